@@ -82,11 +82,11 @@ pub(crate) fn check(bytes: &[u8]) {
             frames += 1;
             let frame = Frame {
                 time_ns,
-                link: if what & IS_RAW == 0 {
+                link: Some(if what & IS_RAW == 0 {
                     LinkType::Ethernet
                 } else {
                     LinkType::RawIp
-                },
+                }),
                 bytes,
                 wire_bytes: bytes.len() as u32 + u32::from(cut),
             };

@@ -50,7 +50,7 @@ fn frames(flows: u32) -> Vec<[u8; FRAME_BYTES]> {
 fn decoded<'a>(decoder: &mut Decoder, bytes: &'a [u8], time_ns: u64) -> Packet<'a> {
     let frame = Frame {
         time_ns,
-        link: LinkType::Ethernet,
+        link: Some(LinkType::Ethernet),
         bytes,
         wire_bytes: bytes.len() as u32,
     };

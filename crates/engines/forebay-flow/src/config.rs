@@ -114,7 +114,7 @@ impl DecodeConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{name} is {value}; it must be from {low} to {high}")]
 pub struct ConfigError {
-    /// Which setting.
+    /// Its name.
     pub name: &'static str,
     /// What it is.
     pub value: u64,

@@ -28,6 +28,8 @@ pub use self::tunnel::{Tunnel, TunnelKind};
 reasons! {
     /// Why a frame is no packet of a flow.
     pub enum PacketDrop {
+        /// It begins with what is not read here.
+        LinkType = "link_type",
         /// It carries no IP packet.
         NotIp = "not_ip",
         /// The capture ends within the headers that say which flow it is of.
@@ -53,8 +55,8 @@ impl PacketDrop {
 pub struct Frame<'a> {
     /// Time of its capture, ns.
     pub time_ns: u64,
-    /// What it begins with.
-    pub link: LinkType,
+    /// What it begins with; none: what is not read here.
+    pub link: Option<LinkType>,
     /// What there is of it.
     pub bytes: &'a [u8],
     /// Bytes that it had on the wire, without preamble and check sum; less than there are counts as all there are.
@@ -163,13 +165,10 @@ impl<'a> Read<'a> {
         })
     }
 
-    /// What a frame of Ethernet or a tunnel carries, if that is IP.
+    /// What a frame or a tunnel carries, if that is IP. A frame in a frame is none: nothing here goes deeper than is set.
     fn carried(ethertype: EtherType, layer: Layer<'a>, vlan: u16) -> Result<Self, PacketDrop> {
         if ethertype.is_ip() {
             return Self::new(layer, vlan);
-        }
-        if ethertype == EtherType::ETHERNET {
-            return Self::framed(LinkType::Ethernet, layer);
         }
         if ethertype.is_mpls() {
             let stack = Stack::parse(layer.bytes).map_err(layer.refusal())?;
@@ -252,7 +251,8 @@ impl Decoder {
     #[inline]
     fn read<'a>(&mut self, frame: &Frame<'a>) -> Result<Packet<'a>, PacketDrop> {
         let layer = whole(frame);
-        let mut read = Read::framed(frame.link, layer)?;
+        let link = frame.link.ok_or(PacketDrop::LinkType)?;
+        let mut read = Read::framed(link, layer)?;
         for _ in 0..self.tunnel_depth {
             match tunnel::inside(&read)? {
                 ControlFlow::Continue(inner) => read = inner,
@@ -309,8 +309,11 @@ fn whole<'a>(frame: &Frame<'a>) -> Layer<'a> {
 /// Tags are of the link header where they can be read.
 fn octets_behind_link(frame: &Frame<'_>) -> u32 {
     let layer = whole(frame);
-    let behind = layer.wire_bytes.saturating_sub(frame.link.header_bytes());
-    let link = frame.link.parse(layer.bytes);
+    let Some(of) = frame.link else {
+        return layer.wire_bytes as u32;
+    };
+    let behind = layer.wire_bytes.saturating_sub(of.header_bytes());
+    let link = of.parse(layer.bytes);
     link.map_or(behind, |link| layer.behind(link.payload).wire_bytes) as u32
 }
 

@@ -1,4 +1,4 @@
-//! From a hash to the place of a flow, and who has to go for a new one: one file for each policy.
+//! From a hash to the place of a flow, and which flow goes for a new one: one file for each policy.
 
 mod line_lru;
 mod oldest;

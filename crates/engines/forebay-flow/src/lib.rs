@@ -13,7 +13,7 @@
 //!     0x45, 0, 0, 30, 0, 7, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, // 10.0.0.1 to 10.0.0.2
 //!     0xc3, 0x50, 0xc3, 0x51, 0, 10, 0, 0, b'h', b'i',
 //! ];
-//! let frame = Frame { time_ns: 1, link: LinkType::RawIp, bytes: &packet, wire_bytes: 30 };
+//! let frame = Frame { time_ns: 1, link: Some(LinkType::RawIp), bytes: &packet, wire_bytes: 30 };
 //! let packet = decoder.handle_frame(&frame).expect("a packet of UDP");
 //! let mut records = Vec::new();
 //! table.handle_packet(&packet, &mut |record| records.push(*record));

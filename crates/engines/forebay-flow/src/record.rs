@@ -1,6 +1,6 @@
 //! What is handed on of a flow.
 
-use core::ops::{Add, AddAssign};
+use core::ops::{Add, AddAssign, SubAssign};
 
 use crate::key::FlowKey;
 
@@ -59,6 +59,17 @@ pub struct FlowRecord {
     pub end_reason: EndReason,
 }
 
+impl FlowRecord {
+    /// Packets and octets of both directions.
+    #[must_use]
+    pub const fn volume(&self) -> Volume {
+        Volume {
+            packets: self.packets + self.packets_rev,
+            octets: self.octets + self.octets_rev,
+        }
+    }
+}
+
 /// Packets and their octets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Volume {
@@ -76,6 +87,13 @@ impl Add for Volume {
             packets: self.packets + other.packets,
             octets: self.octets + other.octets,
         }
+    }
+}
+
+impl SubAssign for Volume {
+    fn sub_assign(&mut self, other: Self) {
+        self.packets -= other.packets;
+        self.octets -= other.octets;
     }
 }
 

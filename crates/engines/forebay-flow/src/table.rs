@@ -74,6 +74,8 @@ pub struct Table {
     clock_ns: u64,
     taken: Volume,
     exported: Volume,
+    /// By what came and went.
+    held: Volume,
     counts: Counts,
 }
 
@@ -100,6 +102,7 @@ impl Table {
             clock_ns: 0,
             taken: Volume::default(),
             exported: Volume::default(),
+            held: Volume::default(),
             counts: Counts::default(),
         })
     }
@@ -142,10 +145,12 @@ impl Table {
 
     #[inline]
     fn take(&mut self, packet: &Packet<'_>, hash: u64, ended: &mut impl FnMut(&FlowRecord)) {
-        self.taken += Volume {
+        let volume = Volume {
             packets: 1,
             octets: packet.octets.into(),
         };
+        self.taken += volume;
+        self.held += volume;
         if packet.time_ns < self.clock_ns {
             self.counts.out_of_order += 1;
         }
@@ -208,6 +213,11 @@ impl Table {
         self.exported
     }
 
+    /// What the flows have that are here, by what came and went: at once, for a view of a table at work.
+    pub const fn held_now(&self) -> Volume {
+        self.held
+    }
+
     /// What the flows have that are here: counted anew from all of them.
     pub fn held(&self) -> Volume {
         let mut held = Volume::default();
@@ -218,6 +228,12 @@ impl Table {
             };
         }
         held
+    }
+
+    /// Flows that are here, by those that began and ended: at once.
+    pub fn flows_now(&self) -> u64 {
+        let ended: u64 = self.counts.ended.iter().sum();
+        self.counts.begun - ended
     }
 
     /// Flows that are here: counted anew.
@@ -374,10 +390,8 @@ impl Table {
         self.index.remove(hash, place);
         let record = self.hot[place as usize].record(key, reason);
         self.hot[place as usize] = Hot::FREE;
-        self.exported += Volume {
-            packets: record.packets + record.packets_rev,
-            octets: record.octets + record.octets_rev,
-        };
+        self.exported += record.volume();
+        self.held -= record.volume();
         self.counts.ended[reason as usize - 1] += 1;
         ended(&record);
     }

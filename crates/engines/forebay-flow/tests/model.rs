@@ -195,6 +195,8 @@ fn agree(config: &Config, places: Option<usize>, steps: &[Step]) {
             .map(|reason| counts.ended(*reason))
             .sum();
         assert_eq!(counts.begun, ended + table.flows() as u64);
+        assert_eq!(table.held_now(), table.held());
+        assert_eq!(table.flows_now(), table.flows() as u64);
         assert_eq!((ended, counts.out_of_order), (records.len() as u64, late));
         let over = model.records.iter();
         let must = over

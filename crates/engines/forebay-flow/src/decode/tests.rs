@@ -55,7 +55,7 @@ fn decoder(tunnel_depth: u8) -> Decoder {
 fn frame(link: LinkType, bytes: &[u8]) -> Frame<'_> {
     Frame {
         time_ns: 5,
-        link,
+        link: Some(link),
         bytes,
         wire_bytes: bytes.len() as u32,
     }
@@ -224,7 +224,7 @@ fn what_is_no_packet_is_counted_by_reason_with_its_octets() {
     let wire = framed(&[0x88, 0x47, 0, 6, 0x41, 64], &[0, 0, 0, 0, 2]);
     assert_eq!(refuse(&wire, 23), ("not_ip", 9));
     let counted = PacketDrop::all().map(|reason| decoder.refused()[reason]);
-    let volumes = [(3, 28 + 30 + 9), (1, 46), (1, 0)];
+    let volumes = [(0, 0), (3, 28 + 30 + 9), (1, 46), (1, 0)];
     assert!(counted.eq(volumes.map(|(packets, octets)| Volume { packets, octets })));
 }
 
@@ -405,4 +405,32 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn frames_in_frames_without_a_tunnel_go_no_deeper() {
+    // A million of them would be as many calls.
+    let mut bytes = [&[0; 12][..], &[0x65, 0x58]].concat().repeat(75_000);
+    bytes.extend(good()[0].0.iter());
+    let refused = on_ethernet(&bytes).unwrap_err();
+    assert_eq!(refused.reason, PacketDrop::NotIp);
+    let mut inner = decoder(4);
+    let whole = frame(LinkType::Ethernet, &bytes);
+    assert_eq!(
+        inner.handle_frame(&whole).unwrap_err().reason,
+        PacketDrop::NotIp
+    );
+}
+
+#[test]
+fn a_frame_of_another_link_is_refused_with_all_its_octets() {
+    let mut decoder = decoder(0);
+    let whole = Frame {
+        link: None,
+        wire_bytes: 99,
+        ..frame(LinkType::Ethernet, &[1; 60])
+    };
+    let refused = decoder.handle_frame(&whole).unwrap_err();
+    assert_eq!((refused.reason, refused.octets), (PacketDrop::LinkType, 99));
+    assert_eq!(decoder.refused()[PacketDrop::LinkType].octets, 99);
 }

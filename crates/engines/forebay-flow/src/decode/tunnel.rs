@@ -4,7 +4,7 @@ use core::ops::ControlFlow;
 
 use forebay_wire::packet::gre::Gre;
 use forebay_wire::packet::gtpu::{GTPU_PORT, Gtpu};
-use forebay_wire::packet::link::EtherType;
+use forebay_wire::packet::link::{EtherType, LinkType};
 use forebay_wire::packet::udp::{Datagram, UDP_HEADER_BYTES};
 use forebay_wire::packet::vxlan::{VXLAN_PORT, Vxlan};
 use forebay_wire::packet::{GRE, PacketError, UDP};
@@ -25,7 +25,7 @@ pub enum TunnelKind {
 /// The tunnel that a packet was in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tunnel {
-    /// Which kind.
+    /// Its kind.
     pub kind: TunnelKind,
     /// Which one of its kind: the key of GRE (0 without one), the network of VXLAN, the end point's identifier of GTP-U.
     pub id: u32,
@@ -48,7 +48,9 @@ pub(super) fn inside<'a>(outer: &Read<'a>) -> Result<ControlFlow<(), Read<'a>>, 
     match inner {
         Ok(inner) => Ok(ControlFlow::Continue(inner)),
         Err(PacketDrop::Truncated) => Err(PacketDrop::Truncated),
-        Err(PacketDrop::NotIp | PacketDrop::Malformed) => Ok(ControlFlow::Break(())),
+        Err(PacketDrop::LinkType | PacketDrop::NotIp | PacketDrop::Malformed) => {
+            Ok(ControlFlow::Break(()))
+        }
     }
 }
 
@@ -58,8 +60,13 @@ fn gre(body: Layer<'_>) -> Result<Read<'_>, PacketDrop> {
         kind: TunnelKind::Gre,
         id: gre.key.unwrap_or_default(),
     };
-    let inner = Read::carried(gre.ethertype, body.behind(gre.payload), 0)?;
-    Ok(within(inner, tunnel))
+    let layer = body.behind(gre.payload);
+    let inner = if gre.ethertype == EtherType::ETHERNET {
+        Read::framed(LinkType::Ethernet, layer)
+    } else {
+        Read::carried(gre.ethertype, layer, 0)
+    };
+    Ok(within(inner?, tunnel))
 }
 
 fn datagram(body: Layer<'_>) -> Result<Read<'_>, PacketDrop> {
@@ -85,10 +92,7 @@ fn datagram(body: Layer<'_>) -> Result<Read<'_>, PacketDrop> {
             id: vxlan.network,
         };
         let frame = layer.behind(vxlan.frame);
-        return Ok(within(
-            Read::carried(EtherType::ETHERNET, frame, 0)?,
-            tunnel,
-        ));
+        return Ok(within(Read::framed(LinkType::Ethernet, frame)?, tunnel));
     }
     let gtpu = Gtpu::parse(payload).map_err(layer.refusal())?;
     let tunnel = Tunnel {

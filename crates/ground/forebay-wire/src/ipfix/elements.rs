@@ -107,7 +107,7 @@ pub const PACKET_DELTA_COUNT: ElementInfo = row(2, "packetDeltaCount", 8, "packe
 pub const PROTOCOL_IDENTIFIER: ElementInfo = row(4, "protocolIdentifier", 1, "", true);
 /// Type of service, or traffic class.
 pub const IP_CLASS_OF_SERVICE: ElementInfo = row(5, "ipClassOfService", 1, "", true);
-/// All TCP flags that were seen; u16 since RFC 7125, one byte by most exporters.
+/// All TCP flags that were seen; 16 bits (RFC 9565); an exporter that measures the lower 8 alone sends one byte.
 pub const TCP_CONTROL_BITS: ElementInfo = row(6, "tcpControlBits", 2, "", true);
 /// Source port.
 pub const SOURCE_TRANSPORT_PORT: ElementInfo = row(7, "sourceTransportPort", 2, "", true);
@@ -158,9 +158,9 @@ pub const FLOW_END_REASON: ElementInfo = row(136, "flowEndReason", 1, "", true);
 /// ICMPv6 type times 256, plus code.
 pub const ICMP_TYPE_CODE_IPV6: ElementInfo = row(139, "icmpTypeCodeIPv6", 2, "", true);
 /// Which metering process.
-pub const METERING_PROCESS_ID: ElementInfo = row(143, "meteringProcessId", 4, "", false);
+pub const METERING_PROCESS_ID: ElementInfo = row(143, "meteringProcessId", 4, "", true);
 /// Which exporting process.
-pub const EXPORTING_PROCESS_ID: ElementInfo = row(144, "exportingProcessId", 4, "", false);
+pub const EXPORTING_PROCESS_ID: ElementInfo = row(144, "exportingProcessId", 4, "", true);
 /// Which flow, in its domain.
 pub const FLOW_ID: ElementInfo = row(148, "flowId", 8, "", false);
 /// Which observation domain.
@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(reverse.reverse(), None);
         assert_eq!(reverse.info(), Some(&OCTET_DELTA_COUNT));
         assert_eq!(format!("{reverse}"), "reverse octetDeltaCount");
-        for none in [BIFLOW_DIRECTION, PADDING_OCTETS, EXPORTING_PROCESS_ID] {
+        for none in [BIFLOW_DIRECTION, PADDING_OCTETS, FLOW_ID] {
             assert_eq!(none.element.reverse(), None, "{}", none.name);
         }
         let other = Element {

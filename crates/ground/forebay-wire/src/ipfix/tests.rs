@@ -6,7 +6,8 @@ use std::vec::Vec;
 
 use super::*;
 
-/// The message of RFC 7011, appendix A: a template, three records of it, a template of options, two records of that.
+/// The message of RFC 7011, appendix A: a template, three records of it, a template of options, two records of that. Time, sequence and domain are ours, and the last set has the
+/// template of A.4.1, where the standard has that of A.4.3.
 const GOLDEN: [u8; 152] = [
     // Header: version 10, 152 bytes, a time, sequence 0, domain 1.
     0, 10, 0, 152, 0x6b, 0x01, 0xb6, 0x16, 0, 0, 0, 0, 0, 0, 0, 1,
@@ -19,13 +20,13 @@ const GOLDEN: [u8; 152] = [
     192, 0, 2, 56, 192, 0, 2, 65, 192, 0, 2, 3, 0, 0, 0, 5, 0, 0, 0x19, 0x86, //
     // A.4.1: template 258 of a line card (scope), messages and flow records, and two bytes of padding.
     0, 3, 0, 24, 1, 2, 0, 3, 0, 1, 0, 141, 0, 4, 0, 41, 0, 2, 0, 42, 0, 2, 0, 0,
-    // A.4.3: two records of it.
+    // A.4.4: two records of it.
     1, 2, 0, 20, 0, 0, 0, 1, 1, 0x59, 0x27, 0xd9, 0, 0, 0, 2, 2, 0xb2, 0x4f, 0xb2,
 ];
 
-/// The options template of A.4.2, whose scope is an element of the enterprise 32473.
+/// The options template of A.4.3, whose scope is an element of an enterprise, here 32473 (RFC 5612).
 const GOLDEN_ENTERPRISE: [u8; 28] = [
-    0, 3, 0, 28, 1, 3, 0, 3, 0, 1, 0x80, 123, 0, 4, 0, 0, 0x7e, 0xd9, 0, 41, 0, 2, 0, 42, 0, 2, 0,
+    0, 3, 0, 28, 1, 4, 0, 3, 0, 1, 0x80, 123, 0, 4, 0, 0, 0x7e, 0xd9, 0, 41, 0, 2, 0, 42, 0, 2, 0,
     0,
 ];
 
@@ -153,7 +154,7 @@ fn golden_enterprise_scope() {
         id: 123,
     };
     let fields = [FieldSpec { element, bytes: 4 }, spec(41, 2), spec(42, 2)];
-    writer.push_options_template(259, 1, &fields).unwrap();
+    writer.push_options_template(260, 1, &fields).unwrap();
     let written = writer.finish(0).bytes.to_vec();
     let mut golden = GOLDEN_ENTERPRISE[..26].to_vec();
     golden[3] = 26;
