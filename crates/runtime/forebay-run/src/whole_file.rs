@@ -1,6 +1,6 @@
 //! A file that has its name only when it is whole.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
@@ -14,6 +14,14 @@ pub enum BeginError {
     /// Configuration: a file that is never written over.
     #[error("{} is there already and is not written over: give {option} another name, or remove it", .path.display())]
     Taken {
+        /// Path of the file.
+        path: PathBuf,
+        /// What asked for it.
+        option: &'static str,
+    },
+    /// Configuration: a file that another output or another process writes just now.
+    #[error("{} is being written already; give {option} another name", .path.display())]
+    Busy {
         /// Path of the file.
         path: PathBuf,
         /// What asked for it.
@@ -39,11 +47,24 @@ pub struct WholeFile {
     path: PathBuf,
 }
 
+/// A part of which nothing was written is of no use.
+impl Drop for WholeFile {
+    fn drop(&mut self) {
+        if self
+            .file
+            .metadata()
+            .is_ok_and(|data| data.is_file() && data.len() == 0)
+        {
+            let _ = fs::remove_file(&self.part);
+        }
+    }
+}
+
 impl WholeFile {
     /// Begins `path`, which `option` of the command line names. A part that a killed run has left is written over.
     ///
     /// # Errors
-    /// There is such a file, or its directory cannot be written to.
+    /// There is such a file, or one is being written, or its directory cannot be written to.
     pub fn create(path: &Path, option: &'static str) -> Result<Self, BeginError> {
         if path.symlink_metadata().is_ok() {
             return Err(BeginError::Taken {
@@ -59,11 +80,31 @@ impl WholeFile {
             option,
             source,
         })?;
+        // Of a pipe or a device there is no lock, and nothing is written over.
+        if let Err(TryLockError::WouldBlock) = file.try_lock() {
+            let path = path.to_path_buf();
+            return Err(BeginError::Busy { path, option });
+        }
+        let emptied = match file.metadata() {
+            Ok(data) if data.is_file() => file.set_len(0),
+            _ => Ok(()),
+        };
+        emptied.map_err(|source| BeginError::Place {
+            path: part.clone(),
+            option,
+            source,
+        })?;
         Ok(Self {
             file,
             part,
             path: path.to_path_buf(),
         })
+    }
+
+    /// Where what was written stays when it is not finished.
+    #[must_use]
+    pub fn part(&self) -> &Path {
+        &self.part
     }
 
     /// A second handle of the file, for a writer of its own.
@@ -122,7 +163,7 @@ impl WholeFile {
 
 fn open(part: &Path) -> io::Result<File> {
     let mut options = File::options();
-    options.read(true).write(true).create(true).truncate(true);
+    options.read(true).write(true).create(true).truncate(false);
     options.open(part)
 }
 
@@ -142,6 +183,18 @@ mod tests {
         let told = WholeFile::create(&path, "--rows").unwrap_err().to_string();
         assert!(told.contains("it is there already"), "{told}");
         assert!(told.contains("--rows"), "{told}");
+        let other = directory.path().join("other");
+        fs::write(other.with_extension("part"), b"of a run that was killed").unwrap();
+        let first = WholeFile::create(&other, "--rows").unwrap();
+        let same = directory.path().join("./other");
+        let told = WholeFile::create(&same, "--rows").unwrap_err().to_string();
+        assert!(told.contains("is being written already"), "{told}");
+        assert_eq!(first.handle().unwrap().metadata().unwrap().len(), 0);
+        drop(first);
+        assert!(
+            !other.with_extension("part").exists(),
+            "an empty part stayed"
+        );
         let nowhere = directory.path().join("none/it");
         let told = WholeFile::create(&nowhere, "--rows").unwrap_err();
         assert!(told.to_string().contains("none/it.part"), "{told}");
