@@ -96,11 +96,53 @@ impl Books {
 
 #[cfg(test)]
 mod tests {
+    use forebay_ledger::Leak;
+
     use super::*;
+    use crate::TrafficPlan;
 
     #[test]
     fn the_page_of_accounts_has_this_ledger() {
         let (schema, _) = declare("emulate-traffic-1").unwrap();
         forebay_testing::accounts::assert_section("emulate-traffic", &[schema.outline()]);
+    }
+
+    #[test]
+    fn each_count_is_in_its_own_term() {
+        let folder = tempfile::tempdir().unwrap();
+        let plan = TrafficPlan {
+            profile: "none".into(),
+            capture: folder.path().join("it.pcap"),
+            truth: None,
+            snap_bytes: None,
+            seed: 1,
+            small_packets: false,
+            start_s: 0,
+            out: None,
+            leak: Leak::off(),
+        };
+        let amount = |packets, octets| Amount { packets, octets };
+        let mut capture = Capture::create(&plan).unwrap();
+        capture.written = amount(1, 10);
+        capture.buffered = amount(2, 20);
+        capture.unwritten = amount(3, 30);
+        let made = Totals {
+            packets: 9,
+            octets: 90,
+            ..Totals::default()
+        };
+        let mut books = Books::open(None, &mut |_| {}).unwrap();
+        books.show(&made, &capture);
+        let shown = books.ledger.reader().unwrap().snapshot().unwrap();
+        let packets = &books.words.packets;
+        let unwritten = packets.lost(CaptureDrop::NotWritten);
+        for (tally, told) in [
+            (packets.incoming, (9, 90)),
+            (packets.outgoing, (1, 10)),
+            (packets.held, (2, 20)),
+            (unwritten, (3, 30)),
+        ] {
+            assert_eq!(shown.tally(tally), told);
+        }
     }
 }

@@ -12,6 +12,8 @@ use crate::{TrafficError, TrafficPlan, writing};
 
 /// What is written at once, in bytes.
 const BUFFER_BYTES: usize = 1 << 20;
+/// Times of this form of captures end in 2106, in ns since 1970.
+const END_NS: u64 = (1 << 32) * 1_000_000_000;
 /// Link type of Ethernet.
 const ETHERNET: u32 = 1;
 
@@ -61,6 +63,9 @@ impl Capture {
         packet: &Packet,
         frame: &[u8],
     ) -> Result<(), TrafficError> {
+        if at_ns >= END_NS {
+            return Err(TrafficError::Late { row: packet.row });
+        }
         let header = packet_header(at_ns, frame.len() as u32, packet.wire_bytes as u32);
         self.buffer.extend_from_slice(&header);
         self.buffer.extend_from_slice(frame);

@@ -22,11 +22,19 @@ pub enum TrafficError {
     /// The profile is none.
     #[error(transparent)]
     Profile(#[from] ProfileError),
+    /// A packet is later than a capture can say.
+    #[error(
+        "row {row} of the profile has packets behind 2106, where times of a capture end; give an earlier --start, or the row an earlier END_TIME"
+    )]
+    Late {
+        /// The row, from 0.
+        row: u64,
+    },
     /// An output cannot be begun.
     #[error(transparent)]
     Output(#[from] BeginError),
     /// An output cannot be written.
-    #[error("writing {}: {source}", path.display())]
+    #[error("writing {}: {source}; what was written is in {}.part", path.display(), path.display())]
     Unwritten {
         /// Its path.
         path: PathBuf,

@@ -165,10 +165,15 @@ impl Work {
         mut books: Books,
     ) -> Result<Record<TrafficSummary>, TrafficError> {
         let written = self.capture.write();
+        // Of an end in between: what was sent until then.
+        let cut = self.truth.as_mut().map_or(Ok(()), |truth| {
+            let mut alive = self.traffic.alive();
+            alive.try_for_each(|flow| truth.take(&flow, self.start_ns))
+        });
         books.show(self.traffic.totals(), &self.capture);
         let totals = self.traffic.totals();
         let capture = self.capture.written;
-        let done = done.and(written).and_then(|()| {
+        let done = done.and(written).and(cut).and_then(|()| {
             self.capture.finish()?;
             self.truth.map_or(Ok(()), Truth::finish)
         });
@@ -177,7 +182,9 @@ impl Work {
                 Condition::Ended,
                 stop.reason().unwrap_or(Reason::InputEnded),
             ),
-            Err(TrafficError::Profile(_)) => (Condition::Interrupted, Reason::InputEnded),
+            Err(TrafficError::Profile(_) | TrafficError::Late { .. }) => {
+                (Condition::Interrupted, Reason::InputEnded)
+            }
             Err(_) => (Condition::Interrupted, Reason::WriteFailed),
         };
         let failed = done.err().map(|error| error.to_string());

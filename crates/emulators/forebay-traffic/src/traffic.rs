@@ -106,6 +106,12 @@ impl<R: Iterator<Item = Result<Row, ProfileError>>> Traffic<R> {
         self.ended.as_ref()
     }
 
+    /// The truth so far of each flow that has packets left, of those that have sent any.
+    pub fn alive(&self) -> impl Iterator<Item = FlowTruth> {
+        let flows = self.flows.iter().flatten().map(Flow::truth);
+        flows.filter(|truth| truth.forward.packets + truth.reverse.packets > 0)
+    }
+
     /// What was sent so far.
     #[must_use]
     pub const fn totals(&self) -> &Totals {

@@ -19,14 +19,14 @@ use crate::session::leak_of;
 /// Reads packets of a capture, and writes a record of each flow: addresses, ports, protocol, packets and octets both ways, times, TCP flags, and why it ended.
 ///
 /// A flow is both directions of a connection, the sender of its first packet being the source. Octets are those of IP packets, headers included. A flow ends by its time-outs, which
-/// go by the clock of the capture, by FIN of both sides or RST, when its room is needed, or with the capture. Packets that are of no flow (not IP, cut within their headers, malformed)
+/// go by the clock of the capture, by FIN of both sides or RST, when its room is needed, or with the capture. Packets that are of no flow (not IP, on a link that is not read, cut within their headers, malformed)
 /// are counted by reason.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  forebay probe --read packets.pcap --export flows.jsonl\n  forebay probe --read packets.pcap --export ipfix+udp://127.0.0.1:4739\n  zcat packets.pcap.gz | forebay probe --read - --export none --format json\n\nExit codes: 0 the books close, 1 they do not, 2 it could not be done, the capture is broken, or records could not be written."
+    after_help = "Examples:\n  forebay probe --read packets.pcap --export flows.jsonl\n  forebay probe --read packets.pcap --export ipfix+udp://127.0.0.1:4739\n  ssh far tcpdump -w - | forebay probe --read - --export none --format json\n\nExit codes: 0 the books close; a capture that breaks off, and records that UDP did not take, are told and taint the run. 1 the books do not close, or somebody removed what was written. 2 it could not be done: no capture, a file that cannot be written, a collector that is not there or was lost."
 )]
 pub(crate) struct ProbeArgs {
-    /// A capture, pcap or pcapng, with Ethernet, Linux cooked, loopback or raw IP frames; - is standard input.
+    /// A capture, pcap or pcapng, compressed by gzip or Zstandard or not, with Ethernet, Linux cooked, loopback or raw IP frames; - is standard input.
     #[arg(long, value_name = "FILE")]
     read: PathBuf,
     /// Where records go; may be given several times. A file that ends in .ipfix (RFC 5655) or, with a JSON object in each line, in .jsonl; a collector as ipfix+udp://HOST:PORT

@@ -47,6 +47,7 @@ const COMMANDS: &[(&str, &[(&str, Does)])] = &[
         "emulate hades",
         &[("--base-port", Connects), ("--dest", Connects)],
     ),
+    ("emulate traffic", &[]),
     (
         "evb",
         &[
@@ -84,6 +85,7 @@ const COMMANDS: &[(&str, &[(&str, Does)])] = &[
         "net sub",
         &[("--metrics", Listens), ("[ADDRESSES]", Connects)],
     ),
+    ("probe", &[]),
     ("replay", &[("--base-port", Connects)]),
     (
         "run",

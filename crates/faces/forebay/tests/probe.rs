@@ -10,7 +10,8 @@ mod small_disk;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::UdpSocket;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -197,6 +198,19 @@ fn a_table_that_is_too_small_loses_no_packet() {
     }
 }
 
+/// Bytes that wait in the socket bound to this UDP port; none without one.
+fn unread(port: &str) -> Option<u64> {
+    let sockets = fs::read_to_string("/proc/net/udp").unwrap();
+    let port = format!(":{:04X}", port.parse::<u16>().unwrap());
+    let mut lines = sockets
+        .lines()
+        .skip(1)
+        .map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let line = lines.find(|line| line[1].ends_with(&port))?;
+    let (_, waiting) = line[4].split_once(':').unwrap();
+    Some(u64::from_str_radix(waiting, 16).unwrap())
+}
+
 /// A collector of another project over UDP, which has the same totals.
 #[test]
 fn nfcapd_has_the_same_totals() {
@@ -223,14 +237,13 @@ fn nfcapd_has_the_same_totals() {
         let mut command = Command::new("nfcapd");
         command.arg("-w").arg(&flows);
         let collector = start(command.args(["-b", "127.0.0.1", "-t", "3600", "-p", &port]));
-        rig::wait_for("the collector", || {
-            let bound = fs::read_to_string("/proc/net/udp").unwrap();
-            let port = format!(":{:04X} ", port.parse::<u16>().unwrap());
-            bound.contains(&port).then_some(())
-        });
+        rig::wait_for("the collector", || unread(&port));
         let address = format!("ipfix+udp://127.0.0.1:{port}");
         let json = probe(&pcap, &["--export", &address, "--uniflow", uniflow]).json_of(0);
-        // All that came before is read first.
+        // What it has not read when it is told to end, it never reads.
+        rig::wait_for("an empty socket", || {
+            (unread(&port) == Some(0)).then_some(())
+        });
         rig::signal("TERM", collector.pid());
         let ended = collector.end();
         assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
@@ -269,9 +282,8 @@ fn nfcapd_has_the_same_totals() {
 fn a_collector_that_is_not_there_is_told_over_tcp_and_counted_over_udp() {
     let folder = TempDir::new().unwrap();
     let (pcap, _) = captured(folder.path(), &[]);
-    let bound = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let free = bound.local_addr().unwrap();
-    drop(bound);
+    // Port 1 is nobody's.
+    let free = "127.0.0.1:1";
     let told = probe(&pcap, &["--export", &format!("ipfix+tcp://{free}")]);
     assert_eq!(told.code(), Some(2), "{}", told.stdout);
     assert!(
@@ -389,6 +401,17 @@ fn packets_of_no_flow_are_counted_by_reason() {
     put(&wrong, good.len());
     fs::write(&pcap, &file).unwrap();
     let json = probe(&pcap, &[]).json_of(0);
+    // A link that is not read (802.11).
+    let other = folder.path().join("other.pcap");
+    file[20..24].copy_from_slice(&105_u32.to_le_bytes());
+    fs::write(&other, &file).unwrap();
+    let of_other = probe(&other, &[]).json_of(0);
+    let of_link = &of_other["drops"]["packets.link_type.all"];
+    assert_eq!(
+        (&of_link["items"], &of_link["bytes"]),
+        (&5.into(), &1_688.into()),
+        "{of_other}"
+    );
     let lost = |why: &str| {
         let lost = &json["drops"][format!("packets.{why}.all")];
         [&lost["items"], &lost["bytes"]].map(|count| count.as_u64().unwrap())
@@ -438,4 +461,334 @@ fn records_that_find_no_room_on_the_disk_are_counted() {
         (&json["residual_items"], &json["left_items"]),
         (&0.into(), &0.into())
     );
+}
+
+/// Values by enterprise and element.
+type Values = BTreeMap<(u32, u16), Vec<u8>>;
+
+/// What IPFIX messages have in them, read by the standard's own words (RFC 7011, section 3) and nothing of the product.
+#[derive(Default)]
+struct Decoded {
+    /// By template: enterprise, element and bytes of each field.
+    templates: BTreeMap<u16, Vec<(u32, u16, usize)>>,
+    /// By template: the values of each record.
+    records: Vec<(u16, Values)>,
+    domain_records: u32,
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+}
+
+impl Decoded {
+    fn of(mut bytes: &[u8]) -> Self {
+        let mut decoded = Self::default();
+        while !bytes.is_empty() {
+            assert_eq!(number(&bytes[..2]), 10, "version");
+            let (message, rest) = bytes.split_at(number(&bytes[2..4]) as usize);
+            assert_eq!(
+                number(&message[8..12]),
+                u64::from(decoded.domain_records),
+                "sequence"
+            );
+            decoded.sets(&message[16..]);
+            bytes = rest;
+        }
+        decoded
+    }
+
+    fn sets(&mut self, mut sets: &[u8]) {
+        while !sets.is_empty() {
+            let id = number(&sets[..2]) as u16;
+            let (set, rest) = sets.split_at(number(&sets[2..4]) as usize);
+            match id {
+                2 => self.templates(&set[4..], 4),
+                3 => self.templates(&set[4..], 6),
+                id => self.data(id, &set[4..]),
+            }
+            sets = rest;
+        }
+    }
+
+    fn templates(&mut self, mut body: &[u8], header: usize) {
+        while !body.is_empty() {
+            let (id, count) = (number(&body[..2]) as u16, number(&body[2..4]));
+            body = &body[header..];
+            let mut fields = Vec::new();
+            for _ in 0..count {
+                let (element, bytes) = (number(&body[..2]) as u16, number(&body[2..4]) as usize);
+                body = &body[4..];
+                let mut enterprise = 0;
+                if element >> 15 == 1 {
+                    enterprise = number(&body[..4]) as u32;
+                    body = &body[4..];
+                }
+                fields.push((enterprise, element & 0x7fff, bytes));
+            }
+            self.templates.insert(id, fields);
+        }
+    }
+
+    fn data(&mut self, id: u16, mut body: &[u8]) {
+        let fields = self.templates[&id].clone();
+        while !body.is_empty() {
+            let mut values = BTreeMap::new();
+            for (enterprise, element, bytes) in &fields {
+                let (value, rest) = body.split_at(*bytes);
+                values.insert((*enterprise, *element), value.to_vec());
+                body = rest;
+            }
+            self.records.push((id, values));
+            self.domain_records += 1;
+        }
+    }
+
+    fn ways(&self) -> BTreeMap<Way, Volume> {
+        // packetDeltaCount is of flows alone.
+        let flows = self
+            .records
+            .iter()
+            .filter(|(_, values)| values.contains_key(&(0, 2)));
+        ways(flows.map(|(_, values)| {
+            let address = |four, six| match values.get(&(0, four)) {
+                Some(value) => Ipv4Addr::from(<[u8; 4]>::try_from(&value[..]).unwrap()).to_string(),
+                None => Ipv6Addr::from(<[u8; 16]>::try_from(&values[&(0, six)][..]).unwrap())
+                    .to_string(),
+            };
+            let of = |enterprise, element| {
+                values
+                    .get(&(enterprise, element))
+                    .map_or(0, |value| number(value))
+            };
+            let numbers = [
+                of(0, 7),
+                of(0, 11),
+                of(0, 4),
+                of(0, 2),
+                of(0, 1),
+                of(29_305, 2),
+                of(29_305, 1),
+            ];
+            ((address(8, 27), address(12, 28)), numbers)
+        }))
+    }
+
+    /// Of the last report: packets and octets that were ignored, and flows that were not sent.
+    fn reported(&self) -> [u64; 3] {
+        let of = |element: u16| {
+            let mut records = self.records.iter().rev();
+            let found = records.find_map(|(_, values)| values.get(&(0, element)));
+            number(found.unwrap())
+        };
+        [of(164), of(165), of(166)]
+    }
+}
+
+#[test]
+fn an_ipfix_file_and_a_collector_over_tcp_have_every_record() {
+    let folder = TempDir::new().unwrap();
+    let (pcap, truth) = captured(folder.path(), &[]);
+    // A frame of no flow at the end: ARP, 28 octets behind its link header.
+    let mut bytes = fs::read(&pcap).unwrap();
+    let (at, frame) = ([0; 8], [&[0; 12][..], &[8, 6], &[0; 28]].concat());
+    bytes.extend([&at[..], &[42, 0, 0, 0, 42, 0, 0, 0], &frame].concat());
+    fs::write(&pcap, bytes).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("ipfix+tcp://{}", listener.local_addr().unwrap());
+    let collector = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        listener
+            .accept()
+            .unwrap()
+            .0
+            .read_to_end(&mut bytes)
+            .unwrap();
+        bytes
+    });
+    let file = in_folder(&folder, "flows.ipfix");
+    let args = [
+        "--export",
+        &file,
+        "--export",
+        &address,
+        "--active-timeout",
+        "1s",
+    ];
+    let json = probe(&pcap, &args).json_of(0);
+    for bytes in [fs::read(&file).unwrap(), collector.join().unwrap()] {
+        let decoded = Decoded::of(&bytes);
+        assert_eq!(decoded.ways(), truth);
+        assert_eq!(json["flows_exported"], decoded.records.len() - 2, "{json}");
+        assert_eq!(decoded.reported(), [1, 28, 0]);
+    }
+}
+
+/// A collector that goes away in the middle: what is not sent is counted, and the run fails.
+#[test]
+fn a_collector_that_is_lost_over_tcp_ends_its_export_and_no_other() {
+    let folder = TempDir::new().unwrap();
+    let (pcap, truth) = captured(folder.path(), &[]);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("ipfix+tcp://{}", listener.local_addr().unwrap());
+    let jsonl = in_folder(&folder, "flows.jsonl");
+    let mut command = forebay();
+    command.args([
+        "probe", "--read", "-", "--export", &address, "--export", &jsonl,
+    ]);
+    command.args(["--active-timeout", "1s", "--format", "json"]);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(listener.accept().unwrap());
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(&fs::read(&pcap).unwrap()).unwrap();
+    drop(stdin);
+    let ended = child.wait_with_output().unwrap();
+    let json: Value = serde_json::from_slice(&ended.stdout).unwrap();
+    assert_eq!(ended.status.code(), Some(2), "{json}");
+    assert!(
+        json["failed"].as_str().unwrap().contains(&address),
+        "{json}"
+    );
+    assert_eq!(ways_of_lines(&lines(Path::new(&jsonl))), truth);
+    assert_eq!(
+        (&json["residual_items"], &json["left_items"]),
+        (&0.into(), &0.into())
+    );
+}
+
+#[test]
+fn control_c_ends_a_probe_that_waits_for_standard_input() {
+    let folder = TempDir::new().unwrap();
+    let (pcap, truth) = captured(folder.path(), &[]);
+    let (jsonl, out) = (in_folder(&folder, "flows.jsonl"), folder.path().join("out"));
+    let mut command = forebay();
+    command
+        .args(["probe", "--read", "-", "--export", &jsonl, "--out"])
+        .arg(&out);
+    let mut child = command
+        .args(["--format", "json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let all: u64 = truth.values().map(|volume| volume[0]).sum();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(&fs::read(&pcap).unwrap()).unwrap();
+    // It waits for more when its input is empty.
+    rig::wait_for("an empty pipe", || {
+        (rustix::io::ioctl_fionread(&stdin).unwrap() == 0).then_some(())
+    });
+    rig::signal("INT", child.id());
+    let ended = child.wait_with_output().unwrap();
+    drop(stdin);
+    let json: Value = serde_json::from_slice(&ended.stdout).unwrap();
+    assert_eq!(
+        (ended.status.code(), &json["reason"]),
+        (Some(0), &"requested".into()),
+        "{json}"
+    );
+    let read = json["packets_in"].as_u64().unwrap();
+    assert!(read > 0 && read <= all, "{json}");
+    let exported: u64 = ways_of_lines(&lines(Path::new(&jsonl)))
+        .values()
+        .map(|way| way[0])
+        .sum();
+    assert_eq!(exported, read);
+    rig::assert_closed(&json, &out);
+}
+
+#[test]
+fn one_output_is_not_asked_for_twice() {
+    let folder = TempDir::new().unwrap();
+    let (pcap, _) = captured(folder.path(), &[]);
+    let file = in_folder(&folder, "flows.jsonl");
+    let told = probe(&pcap, &["--export", &file, "--export", &file]);
+    assert_eq!(told.code(), Some(2), "{}", told.stdout);
+    assert!(told.stderr.contains("is given twice"), "{}", told.stderr);
+}
+
+/// The same as a file says it, as `forebay run` takes it.
+#[test]
+fn a_file_says_what_flags_say() {
+    let folder = TempDir::new().unwrap();
+    let (_, truth) = captured(folder.path(), &[]);
+    let file = "[probe]\nread = \"it.pcap\"\nexport = [\"flows.jsonl\", \"none\"]\nuniflow = true\ndirectory = \"books\"\n";
+    fs::write(folder.path().join("probe.toml"), file).unwrap();
+    let mut command = forebay();
+    command.current_dir(folder.path());
+    let json = start(command.args(["run", "probe.toml", "--format", "json"]))
+        .end()
+        .json_of(0);
+    let lines = lines(&folder.path().join("flows.jsonl"));
+    assert_eq!(ways_of_lines(&lines), truth);
+    assert!(lines.iter().all(|line| line["packets_rev"] == 0));
+    rig::assert_closed(&json, &folder.path().join("books"));
+}
+
+/// Made traffic that is ended in between says what it has made, flow by flow.
+#[test]
+fn traffic_that_is_stopped_tells_the_truth_of_what_it_made() {
+    let folder = TempDir::new().unwrap();
+    let mut profile = String::from(
+        "START_TIME,END_TIME,L3_PROTO,L4_PROTO,SRC_PORT,DST_PORT,PACKETS,BYTES,PACKETS_REV,BYTES_REV\n",
+    );
+    for port in 1..50 {
+        profile += &format!("0,1000000,4,17,{port},53,100000000,10000000000,0,0\n");
+    }
+    fs::write(folder.path().join("long.csv"), profile).unwrap();
+    let mut command = forebay();
+    command
+        .current_dir(folder.path())
+        .args(["emulate", "traffic", "--profile", "long.csv"]);
+    command.args([
+        "--pcap",
+        "it.pcap",
+        "--truth",
+        "truth.csv",
+        "--snap",
+        "64",
+        "--out",
+        "books",
+    ]);
+    let run = start(command.args(["--format", "json"]));
+    rig::wait_items(
+        &folder.path().join("books"),
+        ("traffic", "packets"),
+        "outgoing",
+        1_000,
+    );
+    rig::signal("INT", run.pid());
+    let json = run.end().json_of(0);
+    assert_eq!(json["reason"], "requested");
+    let truth = fs::read_to_string(folder.path().join("truth.csv")).unwrap();
+    let told: u64 = truth
+        .lines()
+        .skip(1)
+        .map(|line| line.split(',').nth(6).unwrap().parse::<u64>().unwrap())
+        .sum();
+    let probed = probe(&folder.path().join("it.pcap"), &[]).json_of(0);
+    assert_eq!(
+        (&probed["packets_in"], &json["packets"]),
+        (&told.into(), &told.into())
+    );
+    // One path for two outputs.
+    let mut command = forebay();
+    command
+        .current_dir(folder.path())
+        .args(["emulate", "traffic", "--profile", "long.csv"]);
+    let told = start(command.args(["--pcap", "x", "--truth", "./x"])).end();
+    assert_eq!(told.code(), Some(2));
+    assert!(
+        told.stderr.contains("is being written already"),
+        "{}",
+        told.stderr
+    );
+    assert!(!folder.path().join("x.part").exists());
 }

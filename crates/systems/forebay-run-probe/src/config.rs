@@ -34,7 +34,7 @@ impl From<EvictionChoice> for Eviction {
 settings! {
     /// A flow probe: it reads packets, and writes a record of each flow.
     pub struct ProbeSettings in [probe] {
-        /// A capture, pcap or pcapng; `-` is standard input.
+        /// A capture, pcap or pcapng, compressed by gzip or Zstandard or not; `-` is standard input.
         read: Option<PathBuf> => "required",
         /// Where records go: a file that ends in .ipfix or, with a JSON object in each line, in .jsonl; a collector as ipfix+udp://HOST:PORT (20,000 flows/s at most) or ipfix+tcp://HOST:PORT; `none` forms and counts them.
         export: Vec<Export> = Vec::new() => "none",

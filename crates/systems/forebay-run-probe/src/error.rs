@@ -33,6 +33,9 @@ pub enum ProbeError {
         /// What the system says.
         source: std::io::Error,
     },
+    /// The same exporter is asked for twice.
+    #[error("{0} is given twice; leave one --export of it out")]
+    Twice(String),
     /// Books, files, the system.
     #[error(transparent)]
     Run(#[from] RunError),

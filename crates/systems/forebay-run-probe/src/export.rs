@@ -1,6 +1,7 @@
 //! Where flow records go.
 
 mod address;
+mod carrier;
 mod ipfix;
 mod json_lines;
 
@@ -11,10 +12,14 @@ use std::ops::AddAssign;
 use std::path::Path;
 
 use forebay_flow::{FlowRecord, Volume};
+use forebay_run::Stop;
 use forebay_run::whole_file::{BeginError, WholeFile};
+use forebay_sys::watched::OUTPUT_REMOVED;
 
+use crate::config::ProbeSettings;
 use crate::error::ProbeError;
 pub use address::Export;
+use carrier::Carrier;
 use ipfix::Ipfix;
 use json_lines::JsonLines;
 
@@ -27,6 +32,14 @@ const BATCH: usize = 256;
 trait Output {
     /// Writes some of the first of these records, one at least: how many.
     fn write(&mut self, records: &[FlowRecord]) -> Result<usize, Unwritten>;
+    /// Tells the collector what was ignored in front of the flows, and what was not sent to it.
+    fn report(&mut self, _ignored: Volume, _not_sent: Amount) -> io::Result<()> {
+        Ok(())
+    }
+    /// Whether something may be written behind what could not be.
+    fn goes_on(&self) -> bool {
+        false
+    }
     /// Ends it.
     fn finish(self: Box<Self>) -> io::Result<()>;
 }
@@ -37,19 +50,6 @@ struct Unwritten {
     records: usize,
     /// Why not.
     why: io::Error,
-    /// Whether the others are to be tried.
-    goes_on: bool,
-}
-
-impl Unwritten {
-    /// All of so many, and those that come.
-    const fn for_good(records: usize, why: io::Error) -> Self {
-        Self {
-            records,
-            why,
-            goes_on: false,
-        }
-    }
 }
 
 /// Records are counted, and go nowhere.
@@ -76,7 +76,7 @@ impl Amount {
     fn of(record: &FlowRecord) -> Self {
         Self {
             flows: 1,
-            volume: volume(record),
+            volume: record.volume(),
         }
     }
 }
@@ -85,14 +85,6 @@ impl AddAssign for Amount {
     fn add_assign(&mut self, other: Self) {
         self.flows += other.flows;
         self.volume += other.volume;
-    }
-}
-
-/// Packets of a record, of both directions.
-pub(crate) const fn volume(record: &FlowRecord) -> Volume {
-    Volume {
-        packets: record.packets + record.packets_rev,
-        octets: record.octets + record.octets_rev,
     }
 }
 
@@ -110,6 +102,7 @@ fn begin(path: &Path) -> Result<(WholeFile, File), BeginError> {
 /// An exporter at work. It counts what comes to it, and of each record what became of it where that is known.
 pub(crate) struct Exporter {
     pub(crate) name: String,
+    is_file: bool,
     to: Box<dyn Output>,
     waiting: Vec<FlowRecord>,
     /// Records that came.
@@ -126,21 +119,38 @@ pub(crate) struct Exporter {
 /// How an exporter ended that could not write something.
 pub(crate) struct Failed {
     pub(crate) text: String,
-    /// It could not go on.
-    pub(crate) for_good: bool,
+    pub(crate) how: How,
+}
+
+/// What that is for the run.
+pub(crate) enum How {
+    /// Some records were lost, and the others were written.
+    InPart,
+    /// A collector was lost.
+    Lost,
+    /// A file could not be written.
+    Unwritten,
+    /// Somebody cut what was written.
+    Removed,
 }
 
 impl Exporter {
-    pub(crate) fn begin(export: &Export, uniflow: bool) -> Result<Self, ProbeError> {
+    pub(crate) fn begin(
+        export: &Export,
+        settings: &ProbeSettings,
+        stop: &Stop,
+    ) -> Result<Self, ProbeError> {
+        let ipfix = |carrier| Box::new(Ipfix::new(carrier, settings));
         let to: Box<dyn Output> = match export {
             Export::None => Box::new(Nowhere),
             Export::JsonLines(path) => Box::new(JsonLines::create(path)?),
-            Export::IpfixFile(path) => Box::new(Ipfix::to_file(path, uniflow)?),
-            Export::IpfixUdp(collector) => Box::new(Ipfix::over_udp(collector, uniflow)?),
-            Export::IpfixTcp(collector) => Box::new(Ipfix::over_tcp(collector, uniflow)?),
+            Export::IpfixFile(path) => ipfix(Carrier::file(path)?),
+            Export::IpfixUdp(collector) => ipfix(Carrier::udp(collector, stop)?),
+            Export::IpfixTcp(collector) => ipfix(Carrier::tcp(collector, stop)?),
         };
         Ok(Self {
             name: export.to_string(),
+            is_file: matches!(export, Export::JsonLines(_) | Export::IpfixFile(_)),
             to,
             waiting: Vec::with_capacity(BATCH),
             came: Amount::default(),
@@ -190,28 +200,51 @@ impl Exporter {
             return Err(records.len());
         }
         self.to.write(records).map_err(|unwritten| {
-            let Unwritten {
-                records,
-                why,
-                goes_on,
-            } = unwritten;
-            self.has_failed = !goes_on;
-            self.why.get_or_insert(why);
-            records
+            self.has_failed = !self.to.goes_on();
+            self.why.get_or_insert(unwritten.why);
+            unwritten.records
         })
+    }
+
+    /// Tells what was ignored, and what of its own was not sent.
+    pub(crate) fn report(&mut self, ignored: Volume) {
+        if !self.has_failed
+            && let Err(why) = self.to.report(ignored, self.unwritten)
+        {
+            self.has_failed = !self.to.goes_on();
+            self.why.get_or_insert(why);
+        }
     }
 
     /// Brings it to its end.
     pub(crate) fn finish(self) -> Result<(), Failed> {
-        let failed = |why: io::Error, for_good| Failed {
-            text: format!("writing {}: {why}", self.name),
-            for_good,
+        let (name, is_file) = (self.name, self.is_file);
+        let failed = |why: io::Error, how| Failed {
+            text: match &how {
+                How::Unwritten => {
+                    format!("writing {name}: {why}; what was written is in {name}.part")
+                }
+                _ => format!("writing {name}: {why}"),
+            },
+            how,
+        };
+        let for_good = |why: io::Error| {
+            let how = match why.to_string().starts_with(OUTPUT_REMOVED) {
+                true => How::Removed,
+                false if is_file => How::Unwritten,
+                false => How::Lost,
+            };
+            failed(why, how)
         };
         match self.why {
-            Some(why) if self.has_failed => Err(failed(why, true)),
+            Some(why) if self.has_failed => {
+                // A file keeps the name of its part.
+                drop(self.to);
+                Err(for_good(why))
+            }
             why => {
-                self.to.finish().map_err(|why| failed(why, true))?;
-                why.map_or(Ok(()), |why| Err(failed(why, false)))
+                self.to.finish().map_err(for_good)?;
+                why.map_or(Ok(()), |why| Err(failed(why, How::InPart)))
             }
         }
     }

@@ -13,7 +13,7 @@ use forebay_sys::clock;
 use crate::books::{Books, Counts};
 use crate::config::ProbeSettings;
 use crate::error::ProbeError;
-use crate::export::{Export, Exporter, Failed, volume};
+use crate::export::{Export, Exporter, Failed, How};
 use crate::source::Capture;
 use crate::summary::{ExportSummary, ProbeSummary};
 
@@ -23,6 +23,9 @@ const BATCH_PACKETS: usize = 64;
 const LOOK_BATCHES: u32 = 32;
 /// Books are shown so often, in ns.
 const SHOW_NS: u64 = 100_000_000;
+
+/// Collectors are told so often what was refused and not sent, in ns.
+const REPORT_NS: u64 = 60_000_000_000;
 
 /// What a probe is told.
 #[derive(Clone, Debug, Default)]
@@ -46,13 +49,15 @@ pub fn run(
     stop: &Stop,
     tell: &mut dyn FnMut(&str),
 ) -> Result<Record<ProbeSummary>, ProbeError> {
-    let mut capture = Capture::open(&plan.read)?;
+    // A collector is there before standard input has anything.
+    let exporters = Exporters::begin(plan, stop)?;
+    let mut capture = Capture::open(&plan.read, stop)?;
     // A seed that nobody outside of this process knows.
     let (decode, table) = plan.settings.engine(RandomState::new().hash_one(()));
     let mut probe = Probe {
         decoder: Decoder::new(&decode)?,
         table: Table::new(&table)?,
-        exporters: Exporters::begin(&plan.settings, &plan.leak)?,
+        exporters,
         seen: Volume::default(),
         leak: plan.leak.clone(),
     };
@@ -80,17 +85,23 @@ struct Exporters {
 }
 
 impl Exporters {
-    fn begin(settings: &ProbeSettings, leak: &Leak) -> Result<Self, ProbeError> {
+    fn begin(plan: &ProbePlan, stop: &Stop) -> Result<Self, ProbeError> {
         let none = [Export::None];
-        let exports = match settings.export.as_slice() {
+        let exports = match plan.settings.export.as_slice() {
             [] => &none,
             some => some,
         };
-        let begin = |export| Exporter::begin(export, settings.uniflow);
+        let mut all = Vec::new();
+        for (n, export) in exports.iter().enumerate() {
+            if exports[..n].contains(export) {
+                return Err(ProbeError::Twice(export.to_string()));
+            }
+            all.push(Exporter::begin(export, &plan.settings, stop)?);
+        }
         Ok(Self {
-            all: exports.iter().map(begin).collect::<Result<_, _>>()?,
+            all,
             formed: Volume::default(),
-            leak: leak.clone(),
+            leak: plan.leak.clone(),
         })
     }
 
@@ -98,7 +109,7 @@ impl Exporters {
         if self.leak.take("records") {
             return;
         }
-        self.formed += volume(record);
+        self.formed += record.volume();
         for exporter in &mut self.all {
             exporter.export(record);
         }
@@ -109,6 +120,7 @@ impl Probe {
     /// Reads to the end, or until it shall end: what is wrong with the capture.
     fn read(&mut self, capture: &mut Capture, stop: &Stop, books: &mut Books) -> Option<String> {
         let mut shown_ns = clock::monotonic_ns();
+        let mut reported_ns = shown_ns;
         let mut batch = Vec::with_capacity(BATCH_PACKETS);
         loop {
             for _ in 0..LOOK_BATCHES {
@@ -120,18 +132,36 @@ impl Probe {
                 match more {
                     Ok(true) => {}
                     Ok(false) => return None,
+                    // Standard input that is waited for ends with the order.
+                    Err(_) if stop.is_asked() => return None,
                     Err(error) => return Some(error.to_string()),
                 }
-            }
-            if stop.is_asked() {
-                return None;
+                if stop.is_asked() {
+                    return None;
+                }
             }
             let now_ns = clock::monotonic_ns();
             if now_ns >= shown_ns + SHOW_NS {
                 shown_ns = now_ns;
+                // A record waits for others no longer than that.
+                self.exporters.all.iter_mut().for_each(Exporter::write);
                 books.show(&self.counts(), &self.exporters.all);
             }
+            if now_ns >= reported_ns + REPORT_NS {
+                reported_ns = now_ns;
+                self.report();
+            }
         }
+    }
+
+    /// Tells collectors what was refused.
+    fn report(&mut self) {
+        let mut ignored = Volume::default();
+        for (_, refused) in self.decoder.refused().iter() {
+            ignored += refused;
+        }
+        let exporters = self.exporters.all.iter_mut();
+        exporters.for_each(|exporter| exporter.report(ignored));
     }
 
     /// Reads packets of flows into `batch`; whether there may be more.
@@ -177,7 +207,8 @@ impl Probe {
         let exporters = &mut self.exporters;
         self.table.end_all(&mut |record| exporters.take(record));
         self.exporters.all.iter_mut().for_each(Exporter::write);
-        books.show(&self.counts(), &self.exporters.all);
+        self.report();
+        books.show_end(&self.counts(), &self.exporters.all);
         let exports: Vec<_> = self.exporters.all.iter().map(ExportSummary::of).collect();
         let exporters = mem::take(&mut self.exporters.all);
         let ends = exporters.into_iter().map(Exporter::finish);
@@ -198,13 +229,21 @@ impl Probe {
             }
             None => {}
         }
-        for Failed { text, for_good } in unwritten {
-            if for_good {
-                end = (Condition::Interrupted, Reason::WriteFailed);
-                failed.push(text);
-            } else {
-                taints.push(Taint::new(TaintKind::PeerLost, text));
-            }
+        for Failed { text, how } in unwritten {
+            let reason = match how {
+                How::InPart => {
+                    taints.push(Taint::new(TaintKind::PeerLost, text));
+                    continue;
+                }
+                How::Removed => {
+                    taints.push(Taint::new(TaintKind::OutputRemoved, text));
+                    continue;
+                }
+                How::Lost => Reason::ConnectionLost,
+                How::Unwritten => Reason::WriteFailed,
+            };
+            end = (Condition::Interrupted, reason);
+            failed.push(text);
         }
         let failed = (!failed.is_empty()).then(|| failed.join("; "));
         let counts = self.counts();

@@ -2,15 +2,48 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::AsFd;
 use std::path::Path;
 
 use forebay_flow::{Frame, LinkType};
 use forebay_link::pcap::{CaptureError, Frames};
+use forebay_run::Stop;
+use forebay_run::error::RunError;
+use forebay_sys::wait::{self, Woken};
 
 use crate::error::ProbeError;
 
 /// The path that stands for standard input.
 pub(crate) const STDIN: &str = "-";
+
+/// Standard input, which is at its end when the process shall end. It is read without a buffer in between: what lies there would not wake the wait.
+struct Stdin {
+    file: File,
+    stop: Stop,
+}
+
+impl Stdin {
+    fn open(stop: &Stop) -> io::Result<Self> {
+        let own = io::stdin().as_fd().try_clone_to_owned()?;
+        Ok(Self {
+            file: own.into(),
+            stop: stop.clone(),
+        })
+    }
+}
+
+impl Read for Stdin {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while !self.stop.is_asked() {
+            let fds = [self.file.as_fd(), self.stop.as_fd()];
+            let woken = wait::sleep_until_or(fds, u64::MAX, 0).map_err(io::Error::other)?;
+            if woken == (Woken::Ready { index: 0 }) {
+                return self.file.read(buffer);
+            }
+        }
+        Ok(0)
+    }
+}
 
 /// The frames of a capture file.
 pub(crate) struct Capture {
@@ -19,10 +52,11 @@ pub(crate) struct Capture {
 }
 
 impl Capture {
-    pub(crate) fn open(path: &Path) -> Result<Self, ProbeError> {
+    pub(crate) fn open(path: &Path, stop: &Stop) -> Result<Self, ProbeError> {
         let told = path.display().to_string();
         let source: Box<dyn Read + Send> = if told == STDIN {
-            Box::new(io::stdin())
+            let own = Stdin::open(stop).map_err(RunError::file("reading", "standard input"))?;
+            Box::new(own)
         } else {
             let opened = File::open(path).map_err(|source| CaptureError::Open {
                 path: told.clone(),
@@ -37,25 +71,17 @@ impl Capture {
         Ok(Self { frames, path: told })
     }
 
-    /// The next frame; none at the end. After an error there is none.
+    /// The next frame; none at the end, and behind an error.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<Frame<'_>>, ProbeError> {
-        let next = self.frames.advance().and_then(|is_there| {
-            if !is_there {
-                return Ok(None);
-            }
+        let next = self.frames.advance().map(|is_there| {
             let frame = self.frames.frame();
-            let link = LinkType::of(frame.link_type).ok_or(CaptureError::LinkType {
-                packet: frame.number,
-                offset: frame.offset,
-                link_type: frame.link_type,
-            })?;
-            Ok(Some(Frame {
+            is_there.then_some(Frame {
                 time_ns: frame.timestamp_ns,
-                link,
+                link: LinkType::of(frame.link_type),
                 bytes: frame.bytes,
                 wire_bytes: frame.wire_bytes,
-            }))
+            })
         });
         next.map_err(|source| ProbeError::Capture {
             path: self.path.clone(),

@@ -101,7 +101,10 @@ impl Output for JsonLines {
         }
         match self.to.write_all(&self.lines) {
             Ok(()) => Ok(records.len()),
-            Err(why) => Err(Unwritten::for_good(records.len(), why)),
+            Err(why) => Err(Unwritten {
+                records: records.len(),
+                why,
+            }),
         }
     }
 

@@ -1,0 +1,266 @@
+//! What carries IPFIX messages: a file, datagrams, or a connection.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::{
+    IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket,
+};
+use std::path::Path;
+use std::time::Duration;
+
+use forebay_run::stop::{Stop, Urgency};
+use forebay_run::whole_file::{BeginError, WholeFile};
+use forebay_sys::{clock, wait};
+use forebay_wire::ipfix::udp_message_bytes_max;
+
+use super::begin;
+use crate::error::ProbeError;
+
+/// Message in a file or over TCP, in bytes.
+const MESSAGE_BYTES: usize = 32 << 10;
+/// What every path of IPv6 carries (RFC 8200, section 5), in bytes.
+const MTU_BYTES_IPV6: usize = 1_280;
+/// Most that is taken of a path that carries more, as loopback, in bytes.
+const MTU_BYTES_MAX: usize = 9_000;
+/// Over UDP templates are sent again after so many messages.
+const REFRESH_MESSAGES: u64 = 1_000;
+/// And after so long, in ns.
+const REFRESH_NS: u64 = 60_000_000_000;
+/// Flows in a second that are sent over UDP, which has nothing that holds a sender back: nfcapd loses none of so many.
+const UDP_FLOWS_HZ: u64 = 20_000;
+const SECOND_NS: u64 = 1_000_000_000;
+/// How long a collector is waited for: to take what is sent, and to close the connection at the end.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a connection may take to be made.
+const CONNECT: Duration = Duration::from_secs(5);
+/// One look at whether to go on waiting.
+const LOOK: Duration = Duration::from_millis(100);
+
+pub(super) enum Carrier {
+    File { file: WholeFile, to: File },
+    Udp(Udp),
+    Tcp(Tcp),
+}
+
+pub(super) struct Udp {
+    socket: UdpSocket,
+    message_bytes: usize,
+    stop: Stop,
+    /// When the next message may go.
+    next_ns: u64,
+    /// Since templates were sent, and when that was; none: they never were, or were refused.
+    messages: u64,
+    told_ns: Option<u64>,
+}
+
+pub(super) struct Tcp {
+    socket: TcpStream,
+    stop: Stop,
+    /// Templates stand at its begin.
+    has_told: bool,
+}
+
+impl Carrier {
+    pub(super) fn file(path: &Path) -> Result<Self, BeginError> {
+        let (file, to) = begin(path)?;
+        Ok(Self::File { file, to })
+    }
+
+    pub(super) fn udp(collector: &str, stop: &Stop) -> Result<Self, ProbeError> {
+        let open = |address: SocketAddr| {
+            let any: IpAddr = if address.is_ipv4() {
+                Ipv4Addr::UNSPECIFIED.into()
+            } else {
+                Ipv6Addr::UNSPECIFIED.into()
+            };
+            let socket = UdpSocket::bind((any, 0))?;
+            socket.connect(address)?;
+            // Of IPv4 the kernel says what the way to there carries.
+            let mtu_bytes = match address.is_ipv4() {
+                true => rustix::net::sockopt::ip_mtu(&socket)? as usize,
+                false => MTU_BYTES_IPV6,
+            };
+            let mtu_bytes = mtu_bytes.min(MTU_BYTES_MAX);
+            let message_bytes = udp_message_bytes_max(mtu_bytes, address.is_ipv6());
+            Ok((socket, message_bytes))
+        };
+        let (socket, message_bytes) = first(collector, open)?;
+        Ok(Self::Udp(Udp {
+            socket,
+            message_bytes,
+            stop: stop.clone(),
+            next_ns: 0,
+            messages: 0,
+            told_ns: None,
+        }))
+    }
+
+    pub(super) fn tcp(collector: &str, stop: &Stop) -> Result<Self, ProbeError> {
+        let open = |address: SocketAddr| {
+            let socket = TcpStream::connect_timeout(&address, CONNECT)?;
+            socket.set_write_timeout(Some(LOOK))?;
+            socket.set_read_timeout(Some(LOOK))?;
+            Ok(socket)
+        };
+        Ok(Self::Tcp(Tcp {
+            socket: first(collector, open)?,
+            stop: stop.clone(),
+            has_told: false,
+        }))
+    }
+
+    /// Most bytes of a message.
+    pub(super) const fn message_bytes(&self) -> usize {
+        match self {
+            Self::File { .. } | Self::Tcp(_) => MESSAGE_BYTES,
+            Self::Udp(udp) => udp.message_bytes,
+        }
+    }
+
+    /// Whether templates stand in the next message, of which `messages` were sent before.
+    pub(super) fn tells(&self, messages: u64) -> bool {
+        match self {
+            Self::File { .. } => messages == 0,
+            Self::Tcp(tcp) => !tcp.has_told,
+            Self::Udp(udp) => udp.told_ns.is_none_or(|told_ns| {
+                let age_ns = clock::monotonic_ns().saturating_sub(told_ns);
+                udp.messages >= REFRESH_MESSAGES || age_ns >= REFRESH_NS
+            }),
+        }
+    }
+
+    /// Sends a message with so many records, and with the templates or not.
+    pub(super) fn send(
+        &mut self,
+        message: &[u8],
+        records: usize,
+        with_templates: bool,
+    ) -> io::Result<()> {
+        match self {
+            Self::File { to, .. } => to.write_all(message),
+            Self::Tcp(tcp) => {
+                tcp.has_told = true;
+                tcp.send(message)
+            }
+            Self::Udp(udp) => udp.send(message, records, with_templates),
+        }
+    }
+
+    /// Whether a message may go behind one that failed: of a stream the collector has lost its place.
+    pub(super) const fn goes_on(&self) -> bool {
+        matches!(self, Self::Udp(_))
+    }
+
+    pub(super) fn finish(self) -> io::Result<()> {
+        match self {
+            Self::File { file, .. } => file.finish(),
+            Self::Udp(_) => Ok(()),
+            Self::Tcp(tcp) => tcp.finish(),
+        }
+    }
+}
+
+/// What `open` makes of the first address of a collector that it takes.
+fn first<T>(collector: &str, open: impl Fn(SocketAddr) -> io::Result<T>) -> Result<T, ProbeError> {
+    let failed = |source| ProbeError::Collector {
+        collector: collector.to_owned(),
+        source,
+    };
+    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for address in collector.to_socket_addrs().map_err(failed)? {
+        match open(address) {
+            Ok(opened) => return Ok(opened),
+            Err(error) => last = error,
+        }
+    }
+    Err(failed(last))
+}
+
+impl Udp {
+    /// Sends a message when its turn has come; when nothing is waited for any longer, one whose turn has not come is not sent.
+    fn send(&mut self, message: &[u8], records: usize, with_templates: bool) -> io::Result<()> {
+        while clock::monotonic_ns() < self.next_ns {
+            if self.stop.urgency() >= Urgency::Hurry {
+                let text = "there is no time left to send them";
+                return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+            }
+            let look_ns = clock::monotonic_ns() + LOOK.as_nanos() as u64;
+            wait::sleep_until(self.next_ns.min(look_ns), 0);
+        }
+        let now_ns = clock::monotonic_ns();
+        self.next_ns = now_ns.max(self.next_ns) + records as u64 * SECOND_NS / UDP_FLOWS_HZ;
+        let sent = self.socket.send(message);
+        if sent.is_err() {
+            // A collector that comes later has not seen them.
+            self.told_ns = None;
+        } else if with_templates {
+            (self.told_ns, self.messages) = (Some(now_ns), 0);
+        }
+        self.messages += 1;
+        sent.map(drop)
+    }
+}
+
+impl Tcp {
+    /// Whether a wait that began at `since_ns` goes on.
+    fn waits(&self, since_ns: u64) -> bool {
+        let waited_ns = clock::monotonic_ns().saturating_sub(since_ns);
+        self.stop.urgency() < Urgency::Hurry && waited_ns < PATIENCE.as_nanos() as u64
+    }
+
+    fn send(&mut self, message: &[u8]) -> io::Result<()> {
+        let (mut left, mut since_ns) = (message, clock::monotonic_ns());
+        while !left.is_empty() {
+            match self.socket.write(left) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(taken) => {
+                    left = &left[taken..];
+                    since_ns = clock::monotonic_ns();
+                }
+                Err(error) if is_wait(&error) && self.waits(since_ns) => {}
+                Err(error) if is_wait(&error) => return Err(gone("takes nothing")),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the collector closes the connection, which it does when it has read to the end.
+    fn finish(mut self) -> io::Result<()> {
+        // A collector that has closed before the end has not read all.
+        self.socket.set_nonblocking(true)?;
+        match self.socket.read(&mut [0; 512]) {
+            Ok(0) => return Err(gone("closed the connection before the end")),
+            Err(error) if !is_wait(&error) => return Err(error),
+            Ok(_) | Err(_) => {}
+        }
+        self.socket.set_nonblocking(false)?;
+        self.socket.shutdown(Shutdown::Write)?;
+        let (mut rest, since_ns) = ([0; 512], clock::monotonic_ns());
+        loop {
+            match self.socket.read(&mut rest) {
+                Ok(0) => return Ok(()),
+                Ok(_) => {}
+                Err(error) if is_wait(&error) => {}
+                Err(error) => return Err(error),
+            }
+            if !self.waits(since_ns) {
+                return Err(gone("does not close the connection"));
+            }
+        }
+    }
+}
+
+fn is_wait(error: &io::Error) -> bool {
+    let waits = [
+        io::ErrorKind::WouldBlock,
+        io::ErrorKind::TimedOut,
+        io::ErrorKind::Interrupted,
+    ];
+    waits.contains(&error.kind())
+}
+
+fn gone(what: &str) -> io::Error {
+    let text = format!("the collector {what}; what it has of the last records is not known");
+    io::Error::new(io::ErrorKind::ConnectionAborted, text)
+}
