@@ -91,11 +91,7 @@ impl Frames {
     /// # Errors
     /// It is no capture, or cannot be read.
     pub fn new(source: impl Read + Send + 'static) -> Result<Self, CaptureError> {
-        let (start, source) =
-            compressed::begin(Box::new(source)).map_err(|_| CaptureError::Read {
-                packet: 0,
-                offset: 0,
-            })?;
+        let (start, source) = compressed::begin(Box::new(source)).map_err(CaptureError::Begin)?;
         let is_ng = start.starts_with(&SECTION_HEADER);
         let whole = std::io::Cursor::new(start).chain(source);
         let reader = create_reader(BUFFER_BYTES, whole).map_err(|_| CaptureError::NotACapture)?;

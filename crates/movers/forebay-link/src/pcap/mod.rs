@@ -37,6 +37,9 @@ pub enum CaptureError {
         #[source]
         source: std::io::Error,
     },
+    /// Its first bytes cannot be read, or what compresses them is broken.
+    #[error("its begin cannot be read: {0}")]
+    Begin(#[source] std::io::Error),
     /// Neither pcap nor pcapng.
     #[error("not a capture: the first bytes are neither pcap nor pcapng")]
     NotACapture,
