@@ -4,13 +4,13 @@ use std::path::Path;
 
 use forebay_emu::{Behind, Totals};
 use forebay_ledger::{
-    Book, Condition, Counter, GroupId, GroupWriter, Leak, Reason, Schema, SchemaBuilder, Words,
+    Book, Counter, GroupId, GroupWriter, Leak, Reason, Schema, SchemaBuilder, Words,
     join::DESTINATION_PORT,
 };
 use forebay_run::Stop;
 use forebay_run::error::RunError;
 use forebay_run::record::Record;
-use forebay_run::run_dir::KeptLedger;
+use forebay_run::run_dir::{KeptLedger, RunEnd};
 
 use super::{GeneratorPlan, GeneratorReport, run};
 
@@ -163,11 +163,8 @@ impl SenderBooks {
         asked: Option<Reason>,
     ) -> Result<Record<SenderSummary>, RunError> {
         let reason = asked.unwrap_or(Reason::LimitReached);
-        let (_, envelope) = self.ledger.end(Condition::Ended, reason, Vec::new())?;
         let summary = SenderSummary { report, plan };
-        let mut record = Record { envelope, summary };
-        self.ledger.keep(&mut record)?;
-        Ok(record)
+        self.ledger.conclude(RunEnd::in_order(reason), |_| summary)
     }
 }
 
@@ -184,7 +181,7 @@ pub struct SenderSummary {
 #[cfg(test)]
 mod page {
     use forebay_emu::{Amount, SourceTotals};
-    use forebay_ledger::Unit;
+    use forebay_ledger::{Condition, Unit};
 
     use super::*;
 

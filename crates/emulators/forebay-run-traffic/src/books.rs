@@ -3,15 +3,14 @@
 use std::path::Path;
 
 use forebay_ledger::{
-    Account, Book, Condition, GroupId, GroupWriter, Reason, Schema, SchemaBuilder, Tally, Unit,
-    reasons,
+    Account, Book, GroupId, GroupWriter, Schema, SchemaBuilder, Tally, Unit, reasons,
 };
 use forebay_run::error::RunError;
 use forebay_run::record::{Envelope, Record};
-use forebay_run::run_dir::KeptLedger;
+use forebay_run::run_dir::{KeptLedger, RunEnd};
 use forebay_traffic::Totals;
-use serde::Serialize;
 
+use crate::TrafficSummary;
 use crate::capture::{Amount, Capture};
 
 reasons! {
@@ -79,18 +78,12 @@ impl Books {
     }
 
     /// Closes them, and leaves ledger and record in the run's directory, if there is one.
-    pub(crate) fn close<S: Serialize>(
+    pub(crate) fn close(
         mut self,
-        (condition, reason): (Condition, Reason),
-        failed: Option<String>,
-        summary: impl FnOnce(&Envelope) -> S,
-    ) -> Result<Record<S>, RunError> {
-        let (_, mut envelope) = self.ledger.end(condition, reason, Vec::new())?;
-        envelope.failed = failed;
-        let summary = summary(&envelope);
-        let mut record = Record { envelope, summary };
-        self.ledger.keep(&mut record)?;
-        Ok(record)
+        end: RunEnd,
+        summary: impl FnOnce(&Envelope) -> TrafficSummary,
+    ) -> Result<Record<TrafficSummary>, RunError> {
+        self.ledger.conclude(end, summary)
     }
 }
 

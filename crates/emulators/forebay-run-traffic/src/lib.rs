@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use forebay_ledger::{Condition, Leak, Reason};
 use forebay_run::Stop;
 use forebay_run::record::Record;
+use forebay_run::run_dir::RunEnd;
 use forebay_sys::clock;
 use forebay_traffic::{Config, FRAME_BYTES_MAX, Profile, Sizes, Traffic};
 use serde::Serialize;
@@ -177,18 +178,16 @@ impl Work {
             self.capture.finish()?;
             self.truth.map_or(Ok(()), Truth::finish)
         });
-        let (condition, reason) = match &done {
-            Ok(()) => (
-                Condition::Ended,
-                stop.reason().unwrap_or(Reason::InputEnded),
-            ),
-            Err(TrafficError::Profile(_) | TrafficError::Late { .. }) => {
-                (Condition::Interrupted, Reason::InputEnded)
-            }
-            Err(_) => (Condition::Interrupted, Reason::WriteFailed),
-        };
-        let failed = done.err().map(|error| error.to_string());
-        let record = books.close((condition, reason), failed, |envelope| {
+        let mut end = RunEnd::in_order(stop.reason().unwrap_or(Reason::InputEnded));
+        if let Err(error) = done {
+            end.condition = Condition::Interrupted;
+            end.reason = match error {
+                TrafficError::Profile(_) | TrafficError::Late { .. } => Reason::InputEnded,
+                _ => Reason::WriteFailed,
+            };
+            end.failed = Some(error.to_string());
+        }
+        let record = books.close(end, |envelope| {
             let cpu_s: f64 = envelope.cpu_s.values().sum();
             let a_second = |seconds: f64| capture.packets as f64 / seconds.max(1e-9);
             TrafficSummary {

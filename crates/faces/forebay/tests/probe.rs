@@ -11,7 +11,7 @@ mod small_disk;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -360,9 +360,15 @@ fn a_capture_that_breaks_off_keeps_what_was_before() {
             told.stderr
         );
     }
-    let told = probe(&folder.path().join("none.pcap"), &[]);
-    assert_eq!(told.code(), Some(2));
-    assert!(told.stderr.contains("none.pcap"), "{}", told.stderr);
+    for (name, wrong) in [("none.pcap", "No such file"), (".", "Is a directory")] {
+        let told = probe(&folder.path().join(name), &[]);
+        assert_eq!(told.code(), Some(2));
+        assert!(
+            told.stderr.contains(name) && told.stderr.contains(wrong),
+            "{}",
+            told.stderr
+        );
+    }
 }
 
 /// Frames that are of no flow, by reason, beside one that is.
@@ -625,41 +631,47 @@ fn an_ipfix_file_and_a_collector_over_tcp_have_every_record() {
     }
 }
 
-/// A collector that goes away in the middle: what is not sent is counted, and the run fails.
+/// A collector that goes away in the middle, at once or with what its host still takes: what is not sent is counted, and the run fails.
 #[test]
 fn a_collector_that_is_lost_over_tcp_ends_its_export_and_no_other() {
-    let folder = TempDir::new().unwrap();
-    let (pcap, truth) = captured(folder.path(), &[]);
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = format!("ipfix+tcp://{}", listener.local_addr().unwrap());
-    let jsonl = in_folder(&folder, "flows.jsonl");
-    let mut command = forebay();
-    command.args([
-        "probe", "--read", "-", "--export", &address, "--export", &jsonl,
-    ]);
-    command.args(["--active-timeout", "1s", "--format", "json"]);
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    drop(listener.accept().unwrap());
-    let mut stdin = child.stdin.take().unwrap();
-    stdin.write_all(&fs::read(&pcap).unwrap()).unwrap();
-    drop(stdin);
-    let ended = child.wait_with_output().unwrap();
-    let json: Value = serde_json::from_slice(&ended.stdout).unwrap();
-    assert_eq!(ended.status.code(), Some(2), "{json}");
-    assert!(
-        json["failed"].as_str().unwrap().contains(&address),
-        "{json}"
-    );
-    assert_eq!(ways_of_lines(&lines(Path::new(&jsonl))), truth);
-    assert_eq!(
-        (&json["residual_items"], &json["left_items"]),
-        (&0.into(), &0.into())
-    );
+    for closes_at_once in [true, false] {
+        let folder = TempDir::new().unwrap();
+        let (pcap, truth) = captured(folder.path(), &[]);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("ipfix+tcp://{}", listener.local_addr().unwrap());
+        let jsonl = in_folder(&folder, "flows.jsonl");
+        let mut command = forebay();
+        command.args([
+            "probe", "--read", "-", "--export", &address, "--export", &jsonl,
+        ]);
+        command.args(["--active-timeout", "1s", "--format", "json"]);
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (connection, _) = listener.accept().unwrap();
+        connection.shutdown(Shutdown::Write).unwrap();
+        let connection = (!closes_at_once).then_some(connection);
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(&fs::read(&pcap).unwrap()).unwrap();
+        drop(stdin);
+        let ended = child.wait_with_output().unwrap();
+        drop(connection);
+        let json: Value = serde_json::from_slice(&ended.stdout).unwrap();
+        assert_eq!(ended.status.code(), Some(2), "{json}");
+        assert_eq!(json["reason"], "connection_lost");
+        assert!(
+            json["failed"].as_str().unwrap().contains(&address),
+            "{json}"
+        );
+        assert_eq!(ways_of_lines(&lines(Path::new(&jsonl))), truth);
+        assert_eq!(
+            (&json["residual_items"], &json["left_items"]),
+            (&0.into(), &0.into())
+        );
+    }
 }
 
 #[test]
@@ -791,4 +803,111 @@ fn traffic_that_is_stopped_tells_the_truth_of_what_it_made() {
         told.stderr
     );
     assert!(!folder.path().join("x.part").exists());
+}
+
+/// A collector that comes when the probe is at work already: what it gets from then on it can read.
+#[test]
+fn templates_are_sent_again_when_a_collector_did_not_take_them() {
+    let folder = TempDir::new().unwrap();
+    let (pcap, _) = captured(folder.path(), &[]);
+    let capture = fs::read(&pcap).unwrap();
+    // An address that no other test has.
+    let address = "127.87.1.1:4739";
+    let out = folder.path().join("out");
+    let mut command = forebay();
+    command.args([
+        "probe",
+        "--read",
+        "-",
+        "--export",
+        &format!("ipfix+udp://{address}"),
+    ]);
+    command.args([
+        "--active-timeout",
+        "1s",
+        "--flows",
+        "16",
+        "--format",
+        "json",
+        "--out",
+    ]);
+    let mut child = command
+        .arg(&out)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(&capture[..24]).unwrap();
+    // The same packets again and again, each time as old as before: flows end for want of room.
+    let mut pump = || stdin.write_all(&capture[24..]).unwrap();
+    rig::wait_for("records that nobody takes", || {
+        pump();
+        let sheet = out.join("ledger").exists().then(|| rig::audit_json(&out))?;
+        sheet
+            .to_string()
+            .contains("\"reason\":\"not_written\"")
+            .then_some(())
+    });
+    let collector = UdpSocket::bind(address).unwrap();
+    collector.set_nonblocking(true).unwrap();
+    let (mut decoded, mut datagram) = (Decoded::default(), [0; 65_536]);
+    rig::wait_for("records", || {
+        pump();
+        while let Ok(bytes) = collector.recv(&mut datagram) {
+            decoded.sets(&datagram[16..bytes]);
+        }
+        (decoded.records.len() > 100).then_some(())
+    });
+    assert!(decoded.templates.len() >= 2);
+    drop(stdin);
+    let ended = child.wait_with_output().unwrap();
+    let json: Value = serde_json::from_slice(&ended.stdout).unwrap();
+    assert_eq!(ended.status.code(), Some(0), "{json}");
+    assert!(rig::taint(&json).starts_with("peer_lost: "), "{json}");
+    assert_eq!(
+        (&json["residual_items"], &json["left_items"]),
+        (&0.into(), &0.into())
+    );
+}
+
+/// At the end there are seconds of records to be sent, and nothing waits for that.
+#[test]
+fn a_second_signal_ends_what_is_paced() {
+    let folder = TempDir::new().unwrap();
+    let mut profile = String::from(
+        "START_TIME,END_TIME,L3_PROTO,L4_PROTO,SRC_PORT,DST_PORT,PACKETS,BYTES,PACKETS_REV,BYTES_REV\n",
+    );
+    for port in 1..=60_000 {
+        profile += &format!("0,0,4,17,{port},53,1,60,0,0\n");
+    }
+    fs::write(folder.path().join("many.csv"), profile).unwrap();
+    let mut command = forebay();
+    command
+        .current_dir(folder.path())
+        .args(["emulate", "traffic", "--profile", "many.csv"]);
+    let made = start(command.args(["--pcap", "it.pcap", "--snap", "64"])).end();
+    assert_eq!(made.code(), Some(0), "{}", made.stderr);
+    let collector = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = format!("ipfix+udp://{}", collector.local_addr().unwrap());
+    let mut command = forebay();
+    command
+        .current_dir(folder.path())
+        .args(["probe", "--read", "it.pcap", "--export", &address]);
+    let run = start(command.args(["--format", "json"]));
+    // The first record comes when all packets have been read.
+    collector.recv(&mut [0; 65_536]).unwrap();
+    // Two of one kind may become one.
+    rig::signal("INT", run.pid());
+    rig::signal("TERM", run.pid());
+    let json = run.end().json_of(0);
+    let lost = rig::dropped_in_all(&json, "export.not_written");
+    let sent = json["flows_exported"].as_u64().unwrap();
+    assert!(sent > 0 && lost > 0, "{json}");
+    assert_eq!(sent + lost, 60_000, "{json}");
+    assert_eq!(
+        (&json["residual_items"], &json["left_items"]),
+        (&0.into(), &0.into())
+    );
 }

@@ -32,7 +32,7 @@ use serde::Serialize;
 use crate::error::RunError;
 use crate::record::Record;
 pub use forgotten::{Cleaned, clean_memory};
-pub use kept::KeptLedger;
+pub use kept::{KeptLedger, RunEnd};
 use older::Older;
 
 const LEDGER: &str = "ledger";

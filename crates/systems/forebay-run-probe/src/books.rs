@@ -11,15 +11,14 @@ use std::path::Path;
 
 use forebay_flow::{Decoder, PacketDrop, Table, Volume};
 use forebay_ledger::{
-    Account, Book, Condition, Counter, GroupId, GroupWriter, Reason, Schema, SchemaBuilder, Taint,
-    Tally, Unit, reasons,
+    Account, Book, Counter, GroupId, GroupWriter, Schema, SchemaBuilder, Tally, Unit, reasons,
 };
 use forebay_run::error::RunError;
-use forebay_run::record::Record;
-use forebay_run::run_dir::KeptLedger;
-use serde::Serialize;
+use forebay_run::record::Envelope;
+use forebay_run::run_dir::{KeptLedger, RunEnd};
 
 use crate::export::{Amount, Exporter};
+use crate::summary::{ProbeRecord, ProbeSummary};
 
 reasons! {
     /// Why a record is not exported.
@@ -63,6 +62,11 @@ const METRICS: [(&str, &str); 3] = [
     ),
 ];
 
+/// What an exporter is called, by its place.
+pub(crate) fn owner(place: usize) -> String {
+    format!("exporter{place}")
+}
+
 fn declare<'a>(
     run_id: &str,
     exporters: impl Iterator<Item = &'a str>,
@@ -73,7 +77,7 @@ fn declare<'a>(
     let (taken, packets) = schema.account(group, "packets", "all", Unit::Packets);
     schema.headline(taken);
     let exports = exporters.enumerate().map(|(at, _)| {
-        let (id, account) = schema.account(group, "export", &format!("exporter{at}"), Unit::Flows);
+        let (id, account) = schema.account(group, "export", &owner(at), Unit::Flows);
         schema.headline(id);
         account
     });
@@ -164,19 +168,12 @@ impl Books {
     }
 
     /// Closes them, and leaves ledger and record in the run's directory, if there is one.
-    pub(crate) fn close<S: Serialize>(
+    pub(crate) fn close(
         mut self,
-        (condition, reason): (Condition, Reason),
-        taints: Vec<Taint>,
-        failed: Option<String>,
-        summary: impl FnOnce(&forebay_run::record::Envelope) -> S,
-    ) -> Result<Record<S>, RunError> {
-        let (_, mut envelope) = self.ledger.end(condition, reason, taints)?;
-        envelope.failed = failed;
-        let summary = summary(&envelope);
-        let mut record = Record { envelope, summary };
-        self.ledger.keep(&mut record)?;
-        Ok(record)
+        end: RunEnd,
+        summary: impl FnOnce(&Envelope) -> ProbeSummary,
+    ) -> Result<ProbeRecord, RunError> {
+        self.ledger.conclude(end, summary)
     }
 }
 

@@ -8,6 +8,7 @@ use forebay_flow::{Decoder, FlowRecord, Packet, Table, Volume};
 use forebay_ledger::{Condition, Leak, Reason, Taint, TaintKind};
 use forebay_run::Stop;
 use forebay_run::record::Record;
+use forebay_run::run_dir::RunEnd;
 use forebay_sys::clock;
 
 use crate::books::{Books, Counts};
@@ -209,47 +210,45 @@ impl Probe {
         self.exporters.all.iter_mut().for_each(Exporter::write);
         self.report();
         books.show_end(&self.counts(), &self.exporters.all);
-        let exports: Vec<_> = self.exporters.all.iter().map(ExportSummary::of).collect();
+        let exports: Vec<_> = self
+            .exporters
+            .all
+            .iter()
+            .enumerate()
+            .map(ExportSummary::of)
+            .collect();
         let exporters = mem::take(&mut self.exporters.all);
         let ends = exporters.into_iter().map(Exporter::finish);
         let unwritten: Vec<_> = ends.filter_map(Result::err).collect();
-        let mut taints = Vec::new();
+        let end = self.how_it_ended(broken, unwritten, stop);
+        let counts = self.counts();
+        let record = books.close(end, |envelope| ProbeSummary::of(&counts, exports, envelope))?;
+        Ok(record)
+    }
+
+    fn how_it_ended(&self, broken: Option<String>, unwritten: Vec<Failed>, stop: &Stop) -> RunEnd {
+        let mut end = RunEnd::in_order(stop.reason().unwrap_or(Reason::InputEnded));
         let mut failed = Vec::new();
-        let mut end = (
-            Condition::Ended,
-            stop.reason().unwrap_or(Reason::InputEnded),
-        );
+        let mut fail = |end: &mut RunEnd, reason, why| {
+            (end.condition, end.reason) = (Condition::Interrupted, reason);
+            failed.push(why);
+        };
         match broken {
             Some(why) if self.seen.packets > 0 => {
-                taints.push(Taint::new(TaintKind::CaptureBroken, why));
+                end.taints.push(Taint::new(TaintKind::CaptureBroken, why));
             }
-            Some(why) => {
-                end = (Condition::Interrupted, Reason::StartFailed);
-                failed.push(why);
-            }
+            Some(why) => fail(&mut end, Reason::StartFailed, why),
             None => {}
         }
         for Failed { text, how } in unwritten {
-            let reason = match how {
-                How::InPart => {
-                    taints.push(Taint::new(TaintKind::PeerLost, text));
-                    continue;
-                }
-                How::Removed => {
-                    taints.push(Taint::new(TaintKind::OutputRemoved, text));
-                    continue;
-                }
-                How::Lost => Reason::ConnectionLost,
-                How::Unwritten => Reason::WriteFailed,
-            };
-            end = (Condition::Interrupted, reason);
-            failed.push(text);
+            match how {
+                How::InPart => end.taints.push(Taint::new(TaintKind::PeerLost, text)),
+                How::Removed => end.taints.push(Taint::new(TaintKind::OutputRemoved, text)),
+                How::Lost => fail(&mut end, Reason::ConnectionLost, text),
+                How::Unwritten => fail(&mut end, Reason::WriteFailed, text),
+            }
         }
-        let failed = (!failed.is_empty()).then(|| failed.join("; "));
-        let counts = self.counts();
-        let record = books.close(end, taints, failed, |envelope| {
-            ProbeSummary::of(&counts, exports, envelope)
-        })?;
-        Ok(record)
+        end.failed = (!failed.is_empty()).then(|| failed.join("; "));
+        end
     }
 }

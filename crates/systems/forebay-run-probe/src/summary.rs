@@ -3,7 +3,7 @@
 use forebay_run::record::{Envelope, Record};
 use serde::Serialize;
 
-use crate::books::Counts;
+use crate::books::{Counts, owner};
 use crate::export::Exporter;
 
 /// The record of a probe.
@@ -43,6 +43,8 @@ pub struct ProbeSummary {
 /// What an exporter has done.
 #[derive(Clone, Debug, Serialize)]
 pub struct ExportSummary {
+    /// What it is called in accounts and losses.
+    pub owner: String,
     /// What was asked for.
     pub to: String,
     /// Records written.
@@ -56,7 +58,7 @@ pub struct ExportSummary {
 }
 
 impl ExportSummary {
-    pub(crate) fn of(exporter: &Exporter) -> Self {
+    pub(crate) fn of((place, exporter): (usize, &Exporter)) -> Self {
         let Exporter {
             name,
             written,
@@ -64,6 +66,7 @@ impl ExportSummary {
             ..
         } = exporter;
         Self {
+            owner: owner(place),
             to: name.clone(),
             flows: written.flows,
             packets: written.volume.packets,

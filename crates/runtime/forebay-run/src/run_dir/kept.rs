@@ -31,6 +31,32 @@ pub struct KeptLedger {
     server: Option<MetricsServer>,
 }
 
+/// How a run ended.
+#[derive(Debug)]
+pub struct RunEnd {
+    /// Its condition.
+    pub condition: Condition,
+    /// The reason of that.
+    pub reason: Reason,
+    /// What a user of the data must know.
+    pub taints: Vec<Taint>,
+    /// What failed; none: nothing did.
+    pub failed: Option<String>,
+}
+
+impl RunEnd {
+    /// It ended in order.
+    #[must_use]
+    pub const fn in_order(reason: Reason) -> Self {
+        Self {
+            condition: Condition::Ended,
+            reason,
+            taints: Vec::new(),
+            failed: None,
+        }
+    }
+}
+
 impl std::fmt::Debug for KeptLedger {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("KeptLedger")
@@ -173,6 +199,23 @@ impl KeptLedger {
         };
         let envelope = envelope.with(&verdict);
         Ok((verdict, envelope))
+    }
+
+    /// Closes it, and leaves it with the record in the run's directory, if there is one: the record is `summary` beside what every record says.
+    ///
+    /// # Errors
+    /// Those of [`Self::end`] and [`Self::keep`].
+    pub fn conclude<S: Serialize>(
+        &mut self,
+        end: RunEnd,
+        summary: impl FnOnce(&Envelope) -> S,
+    ) -> Result<Record<S>, RunError> {
+        let (_, mut envelope) = self.end(end.condition, end.reason, end.taints)?;
+        envelope.failed = end.failed;
+        let summary = summary(&envelope);
+        let mut record = Record { envelope, summary };
+        self.keep(&mut record)?;
+        Ok(record)
     }
 
     /// Leaves the ledger and the record in the run's directory, if there is one. Where somebody removed or renamed it, the record says that it is
