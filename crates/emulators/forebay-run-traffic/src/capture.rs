@@ -64,6 +64,8 @@ impl Capture {
         frame: &[u8],
     ) -> Result<(), TrafficError> {
         if at_ns >= END_NS {
+            self.unwritten.packets += 1;
+            self.unwritten.octets += u64::from(packet.ip_bytes);
             return Err(TrafficError::Late { row: packet.row });
         }
         let header = packet_header(at_ns, frame.len() as u32, packet.wire_bytes as u32);

@@ -754,7 +754,7 @@ fn traffic_that_is_stopped_tells_the_truth_of_what_it_made() {
     for port in 1..50 {
         profile += &format!("0,1000000,4,17,{port},53,100000000,10000000000,0,0\n");
     }
-    fs::write(folder.path().join("long.csv"), profile).unwrap();
+    fs::write(folder.path().join("long.csv"), &profile).unwrap();
     let mut command = forebay();
     command
         .current_dir(folder.path())
@@ -789,6 +789,30 @@ fn traffic_that_is_stopped_tells_the_truth_of_what_it_made() {
     assert_eq!(
         (&probed["packets_in"], &json["packets"]),
         (&told.into(), &told.into())
+    );
+    // Times of a capture end in 2106.
+    let header = profile.lines().next().unwrap();
+    let row = "0,5000,4,17,1,53,9,900,0,0";
+    fs::write(folder.path().join("late.csv"), format!("{header}\n{row}\n")).unwrap();
+    let mut command = forebay();
+    command
+        .current_dir(folder.path())
+        .args(["emulate", "traffic", "--profile", "late.csv"]);
+    command.args([
+        "--pcap",
+        "late.pcap",
+        "--snap",
+        "64",
+        "--start",
+        "4294967295",
+        "--format",
+        "json",
+    ]);
+    let json = start(&mut command).end().json_of(2);
+    assert!(json["failed"].as_str().unwrap().contains("2106"), "{json}");
+    assert_eq!(
+        (&json["residual_items"], &json["left_items"]),
+        (&0.into(), &0.into())
     );
     // One path for two outputs.
     let mut command = forebay();

@@ -56,8 +56,6 @@ pub(super) struct Udp {
 pub(super) struct Tcp {
     socket: TcpStream,
     stop: Stop,
-    /// Templates stand at its begin.
-    has_told: bool,
 }
 
 impl Carrier {
@@ -105,7 +103,6 @@ impl Carrier {
         Ok(Self::Tcp(Tcp {
             socket: first(collector, open)?,
             stop: stop.clone(),
-            has_told: false,
         }))
     }
 
@@ -117,11 +114,10 @@ impl Carrier {
         }
     }
 
-    /// Whether templates stand in the next message, of which `messages` were sent before.
-    pub(super) fn tells(&self, messages: u64) -> bool {
+    /// Whether templates stand in the next message with records, when they were sent before or not.
+    pub(super) fn tells(&self, has_told: bool) -> bool {
         match self {
-            Self::File { .. } => messages == 0,
-            Self::Tcp(tcp) => !tcp.has_told,
+            Self::File { .. } | Self::Tcp(_) => !has_told,
             Self::Udp(udp) => udp.told_ns.is_none_or(|told_ns| {
                 let age_ns = clock::monotonic_ns().saturating_sub(told_ns);
                 udp.messages >= REFRESH_MESSAGES || age_ns >= REFRESH_NS
@@ -138,10 +134,7 @@ impl Carrier {
     ) -> io::Result<()> {
         match self {
             Self::File { to, .. } => to.write_all(message),
-            Self::Tcp(tcp) => {
-                tcp.has_told = true;
-                tcp.send(message)
-            }
+            Self::Tcp(tcp) => tcp.send(message),
             Self::Udp(udp) => udp.send(message, records, with_templates),
         }
     }

@@ -107,7 +107,8 @@ pub(super) struct Ipfix {
     templates: [Vec<FieldSpec>; 2],
     layout: Layout,
     sequence: u32,
-    messages: u64,
+    /// Templates were sent.
+    has_told: bool,
 }
 
 impl Ipfix {
@@ -122,14 +123,14 @@ impl Ipfix {
             templates: [false, true].map(|is_ipv6| fields(is_ipv6, layout)),
             layout,
             sequence: 0,
-            messages: 0,
+            has_told: false,
         }
     }
 }
 
 impl Output for Ipfix {
     fn write(&mut self, records: &[FlowRecord]) -> Result<usize, Unwritten> {
-        let tells = self.carrier.tells(self.messages);
+        let tells = self.carrier.tells(self.has_told);
         let Self {
             carrier,
             room,
@@ -161,7 +162,7 @@ impl Output for Ipfix {
         })?;
         let count = message.records as usize;
         *sequence = message.next_sequence;
-        self.messages += 1;
+        self.has_told |= tells;
         let sent = carrier.send(message.bytes, count, tells);
         sent.map(|()| count).map_err(|why| Unwritten {
             records: count,
@@ -202,7 +203,6 @@ impl Output for Ipfix {
         };
         let message = message(&mut self.room, self.sequence, fill)?;
         self.sequence = message.next_sequence;
-        self.messages += 1;
         self.carrier.send(message.bytes, 0, false)
     }
 
@@ -225,4 +225,48 @@ fn message(
     fill(&mut writer).map_err(io::Error::other)?;
     let now_s = clock::realtime_ns() / SECOND_NS;
     Ok(writer.finish(now_s as u32))
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_flow::{EndReason, FlowKey};
+    use forebay_wire::ipfix::{Messages, SetKind};
+
+    use super::*;
+
+    #[test]
+    fn a_report_before_the_first_record_takes_no_template_from_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("flows.ipfix");
+        let carrier = Carrier::file(&path).unwrap();
+        let mut ipfix = Box::new(Ipfix::new(carrier, &ProbeSettings::default()));
+        let record = FlowRecord {
+            key: FlowKey::new([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 17),
+            packets: 3,
+            octets: 300,
+            packets_rev: 0,
+            octets_rev: 0,
+            start_ns: 1,
+            end_ns: 2,
+            tcp_flags: 0,
+            tcp_flags_rev: 0,
+            end_reason: EndReason::Idle,
+        };
+        let (none, no_flows) = (Volume::default(), Amount::default());
+        ipfix.report(none, no_flows).unwrap();
+        for _ in 0..2 {
+            assert!(ipfix.write(&[record]).is_ok_and(|written| written == 1));
+        }
+        ipfix.finish().unwrap();
+        let file = std::fs::read(&path).unwrap();
+        let kinds = Messages::new(&file).flat_map(|message| {
+            let sets = message.unwrap().sets().map(|set| set.kind());
+            sets.collect::<Vec<_>>()
+        });
+        let kinds: Vec<_> = kinds.collect();
+        let data = SetKind::Data;
+        let report = [SetKind::OptionsTemplates, data(258), data(259)];
+        let records = [SetKind::Templates, data(256), data(256)];
+        assert_eq!(kinds, [report, records].concat());
+    }
 }
