@@ -12,6 +12,7 @@ pub(crate) mod stream;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Read};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -299,7 +300,10 @@ fn taken_ports() -> BTreeSet<u16> {
 /// The first of so many ports in a row that nobody has, below those that the kernel gives by itself; each call gives others.
 pub(crate) fn free_ports(count: u16) -> u16 {
     static TURN: AtomicU32 = AtomicU32::new(0);
+    /// Given to tests of this process, which bind them later.
+    static GIVEN: Mutex<Vec<Range<u16>>> = Mutex::new(Vec::new());
     let taken = taken_ports();
+    let mut given = GIVEN.lock().unwrap();
     for _ in 0..200 {
         let turn = TURN.fetch_add(1, Ordering::Relaxed);
         let scattered = std::process::id()
@@ -307,7 +311,10 @@ pub(crate) fn free_ports(count: u16) -> u16 {
             .wrapping_add(turn.wrapping_mul(40_503))
             >> 4;
         let base = 10_000 + (scattered % (32_000 - 10_000 - u32::from(count))) as u16;
-        if taken.range(base..base + count).next().is_none() {
+        let ports = base..base + count;
+        let is_given = |other: &Range<u16>| other.start < ports.end && ports.start < other.end;
+        if taken.range(ports.clone()).next().is_none() && !given.iter().any(is_given) {
+            given.push(ports);
             return base;
         }
     }
