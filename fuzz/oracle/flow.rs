@@ -24,7 +24,7 @@ const IS_BACK: u8 = 0x08;
 const IS_TICK: u8 = 0x10;
 const IS_RAW: u8 = 0x20;
 
-/// What came out, by who took it.
+/// What came out, as the receiver of the records adds it up.
 #[derive(Default)]
 struct Seen {
     records: u64,

@@ -12,7 +12,7 @@ pub enum ProfileError {
     Read {
         /// The line.
         line: u64,
-        /// Why.
+        /// What the system says.
         source: io::Error,
     },
     /// More bytes than any row has.

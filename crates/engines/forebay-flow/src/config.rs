@@ -29,7 +29,7 @@ pub struct Config {
     pub linger_ns: u64,
     /// Which flow goes when there is no room.
     pub eviction: Eviction,
-    /// Seed of the hash. Take a secret one where strangers choose addresses and ports: who knows it can make rows and chains of the index long.
+    /// Seed of the hash. Take a secret one where strangers choose addresses and ports: with it known, rows and chains of the index can be made long.
     pub hash_seed: u64,
 }
 

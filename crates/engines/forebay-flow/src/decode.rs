@@ -102,7 +102,7 @@ impl Packet<'_> {
 /// A frame without a packet of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// Why.
+    /// The reason.
     pub reason: PacketDrop,
     /// Octets behind its link header, as they were on the wire.
     pub octets: u32,

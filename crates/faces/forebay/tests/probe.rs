@@ -1,4 +1,4 @@
-//! The flow probe: what it says of captures, held against those who made them.
+//! The flow probe: what it says of captures, held against what was made.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

@@ -67,16 +67,13 @@ pub(crate) fn owner(place: usize) -> String {
     format!("exporter{place}")
 }
 
-fn declare<'a>(
-    run_id: &str,
-    exporters: impl Iterator<Item = &'a str>,
-) -> Result<(Schema, Words), RunError> {
+fn declare(run_id: &str, exporters: usize) -> Result<(Schema, Words), RunError> {
     let mut schema = SchemaBuilder::new(run_id);
     schema.program("probe");
     let group = schema.group("probe");
     let (taken, packets) = schema.account(group, "packets", "all", Unit::Packets);
     schema.headline(taken);
-    let exports = exporters.enumerate().map(|(at, _)| {
+    let exports = (0..exporters).map(|at| {
         let (id, account) = schema.account(group, "export", &owner(at), Unit::Flows);
         schema.headline(id);
         account
@@ -103,15 +100,15 @@ pub(crate) struct Books {
 }
 
 impl Books {
-    /// Makes them, in the run directory `out` or nowhere but here.
-    pub(crate) fn open<'a>(
+    /// Makes them for so many exporters, in the run directory `out` or nowhere but here.
+    pub(crate) fn open(
         out: Option<&Path>,
-        exporters: impl Iterator<Item = &'a str>,
+        exporters: usize,
         tell: &mut dyn FnMut(&str),
     ) -> Result<Self, RunError> {
         let run_id = format!("probe-{}", std::process::id());
         let (schema, words) = declare(&run_id, exporters)?;
-        let ledger = KeptLedger::open(&schema, &run_id, out, words.exports.len(), tell)?;
+        let ledger = KeptLedger::open(&schema, &run_id, out, exporters, tell)?;
         let group = GroupWriter::attach(&schema, ledger.words(), words.group)?;
         Ok(Self {
             book: group.restore(),
@@ -188,7 +185,7 @@ mod tests {
 
     #[test]
     fn the_page_of_accounts_has_this_ledger() {
-        let (schema, _) = declare("probe-1", ["none"].into_iter()).unwrap();
+        let (schema, _) = declare("probe-1", 1).unwrap();
         forebay_testing::accounts::assert_section("probe", &[schema.outline()]);
     }
 
@@ -256,8 +253,7 @@ mod tests {
             decoder: &decoder,
             table: &table,
         };
-        let names = ["a", "b"].into_iter();
-        let mut books = Books::open(None, names, &mut |_| {}).unwrap();
+        let mut books = Books::open(None, exporters.len(), &mut |_| {}).unwrap();
         for at_end in [false, true] {
             if at_end {
                 books.show_end(&counts, &exporters);

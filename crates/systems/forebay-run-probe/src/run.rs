@@ -24,7 +24,6 @@ const BATCH_PACKETS: usize = 64;
 const LOOK_BATCHES: u32 = 32;
 /// Books are shown so often, in ns.
 const SHOW_NS: u64 = 100_000_000;
-
 /// Collectors are told so often what was refused and not sent, in ns.
 const REPORT_NS: u64 = 60_000_000_000;
 
@@ -62,8 +61,7 @@ pub fn run(
         seen: Volume::default(),
         leak: plan.leak.clone(),
     };
-    let names = probe.exporters.all.iter().map(|one| one.name.as_str());
-    let mut books = Books::open(plan.out.as_deref(), names, tell)?;
+    let mut books = Books::open(plan.out.as_deref(), probe.exporters.all.len(), tell)?;
     let broken = probe.read(&mut capture, stop, &mut books);
     probe.end(broken, stop, books)
 }
