@@ -9,15 +9,15 @@ pub mod replay;
 mod summary;
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use forebay_emu::card::board::Fault;
 use forebay_emu::card::{Card, CardConfig, Dma};
-use forebay_ledger::{Condition, Leak, Reason};
+use forebay_ledger::{Condition, Reason};
 use forebay_ring::{BlockProducer, BlockRingMemory};
-use forebay_run::Stop;
 use forebay_run::record::Record;
+use forebay_run::{Host, System};
 use forebay_run_felix::device::{
     DeviceError, DeviceInfo, Door, FromHostInfo, Writer, from_host_spec,
 };
@@ -27,6 +27,7 @@ use forebay_sys::clock;
 use crate::card_books::{CardBooks, CardTime};
 use crate::diagnostics::ServedBoard;
 use crate::error::EmuError;
+use crate::hops;
 use from_host::FromHostSide;
 pub use summary::{CardSummary, DmaSummary, ElinkSummary, FromHostSummary};
 
@@ -66,8 +67,6 @@ pub struct CardPlan {
     pub time_dilation: u64,
     /// How long it waits at its end until everything is read.
     pub drain: Duration,
-    /// The fault switch of the tests.
-    pub leak: Leak,
 }
 
 impl CardPlan {
@@ -95,7 +94,6 @@ impl CardPlan {
             wait_for_readers: true,
             time_dilation: 1,
             drain: Duration::from_secs(60),
-            leak: Leak::off(),
         }
     }
 }
@@ -209,9 +207,8 @@ struct Process<'a> {
     rings: Rings,
     from_host: FromHostSide,
     door: Door<ServedBoard>,
-    warn: &'a mut dyn FnMut(&str),
+    host: &'a Host,
     books: CardBooks,
-    stop: &'a Stop,
     tended_ns: u64,
     /// So far has the board's time come.
     board_ns: u64,
@@ -220,65 +217,72 @@ struct Process<'a> {
     card_ns: u64,
 }
 
-/// Makes the card, and lets it work until it ends or `stop` says so. `ready` is called when it can be opened.
-///
-/// # Errors
-/// It cannot be made: the socket, its memory, or the configuration.
-pub fn run(
-    plan: &CardPlan,
-    stop: &Stop,
-    ready: impl FnOnce(&Path),
-    mut warn: impl FnMut(&str),
-) -> Result<Record<CardSummary>, EmuError> {
-    let mut card = Card::new(&plan.config)?;
-    let times = match &plan.trigger_times {
-        Some(path) => {
-            card.sample_triggers(trigger_times::EVERY);
-            Some(TriggerTimes::create(path)?)
-        }
-        None => None,
-    };
-    let info = describe(plan);
-    let (memories, rings) = Rings::create(&info)?;
-    let account = card.account();
-    let (books, from_host_book) = CardBooks::open(
-        &plan.name,
-        plan.out.as_deref(),
-        &account,
-        rings.rings.len(),
-        &mut warn,
-    )?;
-    let (mut books, from_host_book) = (
-        books.leaking(&plan.leak),
-        from_host_book.leaking(&plan.leak),
-    );
-    books.ledger.page(plan.metrics)?;
-    let (from_host, memory) = FromHostSide::open(
-        from_host_spec(&plan.name, plan.from_host_packets),
-        from_host_book,
-    )?;
-    let board = board::board(plan, &info)?;
-    let mut door = Door::open(&plan.socket, info, memories)?;
-    door.offer_board(ServedBoard(board));
-    door.offer_from_host(Some(memory));
-    ready(&plan.socket);
-    let mut process = Process {
-        plan,
-        card,
-        times,
-        rings,
-        from_host,
-        door,
-        warn: &mut warn,
-        books,
-        stop,
-        tended_ns: 0,
-        board_ns: clock::monotonic_ns(),
-        committed_ns: 0,
-        card_ns: 0,
-    };
-    let ended = process.work();
-    process.conclude(ended)
+/// Makes the card, and lets it work until it ends.
+impl System for CardPlan {
+    const HOPS: &'static [&'static str] = hops::CARD;
+    type Summary = CardSummary;
+    type Error = EmuError;
+
+    fn run(self, host: &Host) -> Result<Record<CardSummary>, EmuError> {
+        let mut process = Process::begin(&self, host)?;
+        let ended = process.work();
+        process.conclude(ended)
+    }
+}
+
+impl<'a> Process<'a> {
+    fn begin(plan: &'a CardPlan, host: &'a Host) -> Result<Self, EmuError> {
+        let mut card = Card::new(&plan.config)?;
+        let times = match &plan.trigger_times {
+            Some(path) => {
+                card.sample_triggers(trigger_times::EVERY);
+                Some(TriggerTimes::create(path)?)
+            }
+            None => None,
+        };
+        let info = describe(plan);
+        let (memories, rings) = Rings::create(&info)?;
+        let account = card.account();
+        let (books, from_host_book) = CardBooks::open(
+            &plan.name,
+            plan.out.as_deref(),
+            &account,
+            rings.rings.len(),
+            &mut |warning| host.warn(warning),
+        )?;
+        let (mut books, from_host_book) = (
+            books.leaking(&host.leak),
+            from_host_book.leaking(&host.leak),
+        );
+        books.ledger.page(plan.metrics)?;
+        let (from_host, memory) = FromHostSide::open(
+            from_host_spec(&plan.name, plan.from_host_packets),
+            from_host_book,
+        )?;
+        let board = board::board(plan, &info)?;
+        let mut door = Door::open(&plan.socket, info, memories)?;
+        door.offer_board(ServedBoard(board));
+        door.offer_from_host(Some(memory));
+        host.say(format_args!(
+            "{} is at {}",
+            plan.name,
+            plan.socket.display()
+        ));
+        Ok(Self {
+            plan,
+            card,
+            times,
+            rings,
+            from_host,
+            door,
+            host,
+            books,
+            tended_ns: 0,
+            board_ns: clock::monotonic_ns(),
+            committed_ns: 0,
+            card_ns: 0,
+        })
+    }
 }
 
 fn describe(plan: &CardPlan) -> DeviceInfo {
@@ -350,7 +354,7 @@ impl Process<'_> {
     }
 
     fn stops(&self) -> bool {
-        self.stop.is_asked()
+        self.host.stop.is_asked()
     }
 
     /// Notes when triggers were due, before anybody can see their chunks.
@@ -365,7 +369,8 @@ impl Process<'_> {
     /// Takes packets for the front ends: whether there were some.
     fn take_packets(&mut self, card_ns: u64) -> Result<bool, EmuError> {
         let (card, door) = (&mut self.card, &mut self.door);
-        Ok(self.from_host.turn(card, card_ns, door, self.warn)?)
+        let mut warn = |warning: &str| self.host.warn(warning);
+        Ok(self.from_host.turn(card, card_ns, door, &mut warn)?)
     }
 
     /// Until something happens in the card, or packets come, or a DMA buffer has room again.
@@ -422,7 +427,7 @@ impl Process<'_> {
 
     /// Everything goes out and is read, as long as that may take: whether all went out.
     fn finish(&mut self, card_ns: u64) -> Result<bool, EmuError> {
-        let (begun, before, asked) = (Instant::now(), self.stop.urgency(), self.stops());
+        let (begun, before, asked) = (Instant::now(), self.host.stop.urgency(), self.stops());
         let mut is_out = false;
         self.from_host.begin_end(&mut self.door);
         loop {
@@ -442,7 +447,10 @@ impl Process<'_> {
             self.tend(now_ns)?;
             let nobody = self.door.readers() == 0;
             let done = is_out && (self.rings.unread() == 0 || nobody && asked);
-            if done || begun.elapsed() >= self.plan.drain || !self.stop.urgency().is_still(before) {
+            if done
+                || begun.elapsed() >= self.plan.drain
+                || !self.host.stop.urgency().is_still(before)
+            {
                 return Ok(is_out);
             }
             std::thread::sleep(Duration::from_millis(1));

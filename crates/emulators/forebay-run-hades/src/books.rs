@@ -1,18 +1,18 @@
 //! The emulator's books: in the ledger of the run that it is a stage of, or in one of its own.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use forebay_emu::{Behind, Totals};
 use forebay_ledger::{
-    Book, Counter, GroupId, GroupWriter, Leak, Reason, Schema, SchemaBuilder, Words,
+    Book, Counter, GroupId, GroupWriter, Reason, Schema, SchemaBuilder, Words,
     join::DESTINATION_PORT,
 };
-use forebay_run::Stop;
 use forebay_run::error::RunError;
 use forebay_run::record::Record;
 use forebay_run::run_dir::{KeptLedger, RunEnd};
+use forebay_run::{Host, System};
 
-use super::{GeneratorPlan, GeneratorReport, run};
+use super::{GeneratorPlan, GeneratorReport, HOPS, run};
 
 /// The name of the program in ledgers and records.
 const PROGRAM: &str = "emulate-hades";
@@ -100,19 +100,36 @@ impl Booked {
     }
 }
 
-/// The books of an emulator that sends to a run of somebody else, in a ledger of their own.
+/// An emulator as a program: it sends to a run of somebody else, with books in a ledger of its own.
+#[derive(Clone, Debug)]
+pub struct HadesSender {
+    /// What it sends.
+    pub plan: GeneratorPlan,
+    /// Where ledger and record lie; none: nowhere.
+    pub out: Option<PathBuf>,
+}
+
+impl System for HadesSender {
+    const HOPS: &'static [&'static str] = HOPS;
+    type Summary = SenderSummary;
+    type Error = RunError;
+
+    fn run(self, host: &Host) -> Result<Record<SenderSummary>, RunError> {
+        let mut warn = |warning: &str| host.warn(warning);
+        let books = SenderBooks::open(&self.plan, self.out.as_deref(), &mut warn)?;
+        books.send(self.plan, host)
+    }
+}
+
+/// The books of such an emulator.
 #[derive(Debug)]
-pub struct SenderBooks {
+struct SenderBooks {
     booked: Booked,
     ledger: KeptLedger,
 }
 
 impl SenderBooks {
-    /// In the directory `out`, or nowhere but here. `tell` is told what an operator should know.
-    ///
-    /// # Errors
-    /// The directory cannot be written, or another run uses it.
-    pub fn open(
+    fn open(
         plan: &GeneratorPlan,
         out: Option<&Path>,
         tell: &mut dyn FnMut(&str),
@@ -139,21 +156,14 @@ impl SenderBooks {
         Ok(Self { booked, ledger })
     }
 
-    /// Sends until the plan's limit, or until `stop` says so, and closes them.
-    ///
-    /// # Errors
-    /// The settings are out of range, a socket cannot be made, or the record cannot be written.
-    pub fn send(
-        mut self,
-        plan: &GeneratorPlan,
-        stop: &Stop,
-    ) -> Result<Record<SenderSummary>, RunError> {
+    /// Sends until the plan's limit, or until it shall end, and closes them.
+    fn send(mut self, plan: GeneratorPlan, host: &Host) -> Result<Record<SenderSummary>, RunError> {
         let (booked, ledger) = (&mut self.booked, &self.ledger);
-        let report = run(plan, Some(booked), Leak::off(), || {
+        let report = run(&plan, Some(booked), host.leak.clone(), || {
             ledger.heartbeat();
-            stop.is_asked()
+            host.stop.is_asked()
         })?;
-        self.close(plan.clone(), report, stop.reason())
+        self.close(plan, report, host.stop.reason())
     }
 
     fn close(

@@ -24,8 +24,10 @@ use forebay_wire::subevent::TriggerBits;
 
 use thiserror::Error;
 
-pub use books::{Booked, GeneratorWords, SenderBooks, SenderSummary};
+pub use books::{Booked, GeneratorWords, HadesSender, SenderSummary};
 
+/// Where a sender with books of its own can be made to lose items uncounted.
+pub const HOPS: &[&str] = &["generator"];
 /// Datagrams of one source per system call.
 const BATCH: usize = 64;
 /// Most bytes that the kernel cuts into datagrams in one go.

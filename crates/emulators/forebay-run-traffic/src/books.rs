@@ -89,7 +89,6 @@ impl Books {
 
 #[cfg(test)]
 mod tests {
-    use forebay_ledger::Leak;
 
     use super::*;
     use crate::TrafficPlan;
@@ -112,7 +111,6 @@ mod tests {
             small_packets: false,
             start_s: 0,
             out: None,
-            leak: Leak::off(),
         };
         let amount = |packets, octets| Amount { packets, octets };
         let mut capture = Capture::create(&plan).unwrap();

@@ -12,9 +12,9 @@ use std::io::{self, BufReader};
 use std::path::PathBuf;
 
 use forebay_ledger::{Condition, Leak, Reason};
-use forebay_run::Stop;
 use forebay_run::record::Record;
 use forebay_run::run_dir::RunEnd;
+use forebay_run::{Host, Stop, System};
 use forebay_sys::clock;
 use forebay_traffic::{Config, FRAME_BYTES_MAX, Profile, Sizes, Traffic};
 use serde::Serialize;
@@ -52,8 +52,6 @@ pub struct TrafficPlan {
     pub start_s: u32,
     /// Where ledger and record lie; none: nowhere.
     pub out: Option<PathBuf>,
-    /// The fault switch of the tests.
-    pub leak: Leak,
 }
 
 /// What was made.
@@ -79,15 +77,18 @@ pub struct TrafficSummary {
     pub packets_per_cpu_second: f64,
 }
 
-/// Makes all packets of a profile, or as many as until `stop` asks it to end.
-///
-/// # Errors
-/// The profile cannot be read at all, or an output cannot be begun. What fails later ends the run with its books closed, and is in the record.
-pub fn run(
-    plan: &TrafficPlan,
-    stop: &Stop,
-    tell: &mut dyn FnMut(&str),
-) -> Result<Record<TrafficSummary>, TrafficError> {
+/// Makes all packets of a profile, or as many as until it shall end.
+impl System for TrafficPlan {
+    const HOPS: &'static [&'static str] = HOPS;
+    type Summary = TrafficSummary;
+    type Error = TrafficError;
+
+    fn run(self, host: &Host) -> Result<Record<TrafficSummary>, TrafficError> {
+        make(&self, host)
+    }
+}
+
+fn make(plan: &TrafficPlan, host: &Host) -> Result<Record<TrafficSummary>, TrafficError> {
     let profile = File::open(&plan.profile).map_err(|source| TrafficError::Unopened {
         path: plan.profile.clone(),
         source,
@@ -102,7 +103,7 @@ pub fn run(
         seed: plan.seed,
         sizes,
     };
-    let mut books = Books::open(plan.out.as_deref(), tell)?;
+    let mut books = Books::open(plan.out.as_deref(), &mut |text| host.warn(text))?;
     let mut work = Work {
         traffic: Traffic::new(rows, &config),
         frame: vec![
@@ -113,10 +114,10 @@ pub fn run(
         capture: Capture::create(plan)?,
         truth: plan.truth.as_deref().map(Truth::create).transpose()?,
         start_ns: u64::from(plan.start_s) * 1_000_000_000,
-        leak: plan.leak.clone(),
+        leak: host.leak.clone(),
     };
-    let done = work.all(stop, &mut books);
-    work.end(done, stop, books)
+    let done = work.all(&host.stop, &mut books);
+    work.end(done, &host.stop, books)
 }
 
 type Rows = Profile<BufReader<File>>;

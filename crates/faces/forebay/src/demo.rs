@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use forebay_ledger::TaintKind;
 use forebay_run::RunError;
+use forebay_run::hops::text_from_env;
 use forebay_run::ports::nth_port;
 use forebay_run_evb::plan::Plan;
 use forebay_run_evb::presets;
@@ -18,9 +19,7 @@ use forebay_run_hades::verify;
 
 use crate::output::{Format, parse_bytes};
 use crate::range;
-use crate::session::{
-    Manner, carry_out, check_leak_of_stages, conclude, leak_from_env, run_id, stall_from_env,
-};
+use crate::session::{Manner, carry_out, check_leak_of_stages, conclude, run_id, stall_from_env};
 use forebay_report::text::bytes;
 
 /// Runs the main job on this machine: emulated sources, receiver, builder, files, and the balance sheet.
@@ -189,7 +188,7 @@ fn plan(args: &DemoArgs, base_port: u16) -> Plan {
         SinkChoice::File => presets::file_sink(args.out.clone(), "be"),
         SinkChoice::Null => presets::null_sink(),
     }];
-    plan.leak = leak_from_env();
+    plan.leak = text_from_env();
     plan.stall = stall_from_env();
     tune(&mut plan, args.socket_buffer, args.gro);
     let mut generator = GeneratorPlan::test2((local, base_port).into(), args.rate);

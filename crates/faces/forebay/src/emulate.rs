@@ -10,15 +10,14 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::Subcommand;
-use forebay_run::Stop;
 use forebay_run_evb::presets::{EMULATED_SOURCES_MAX, SUBEVENT_BYTES};
-use forebay_run_hades::{FaultRule, GeneratorPlan, SenderBooks};
+use forebay_run_hades::{FaultRule, GeneratorPlan, HadesSender};
 
 pub(crate) use self::card::{CardArgs, run as run_card};
 use crate::evb::parse_trigger_bits;
-use crate::output::{Format, note_line, print_line};
+use crate::output::{Format, print_line};
 use crate::range;
-use crate::record::{To, conclude};
+use crate::record::{To, carry_out};
 use forebay_report::text::bytes;
 
 /// Sends what real sources would.
@@ -175,11 +174,9 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
     plan.spill_ms = args.spill;
     plan.faults.clone_from(&args.fault);
     plan.seed = args.seed;
-    let stop = Stop::of_process()?;
-    let mut tell = |warning: &str| note_line(format_args!("forebay: warning: {warning}"));
-    let books = SenderBooks::open(&plan, args.out.as_deref(), &mut tell)?;
-    let record = books.send(&plan, &stop)?;
-    conclude(&record, args.format, To::Stdout, |record| {
+    let out = args.out.clone();
+    let sender = HadesSender { plan, out };
+    carry_out(sender, args.format, To::Stdout, |record| {
         let report = &record.report;
         print_line(format_args!(
             "{} events, {} sub-events, {} datagrams ({} refused), {} in {:.2} s{}",

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use forebay_run::hops::text_from_env;
 use forebay_run::ports::nth_port;
 use forebay_run_evb::config::needs::Memory;
 use forebay_run_evb::config::{self, Chain, SinkSettings};
@@ -17,9 +18,7 @@ use crate::flags::Flags;
 use crate::metrics;
 use crate::output::{Format, parse_bytes};
 use crate::range;
-use crate::session::{
-    Manner, carry_out, check_leak_of_stages, conclude, leak_from_env, run_id, stall_from_env,
-};
+use crate::session::{Manner, carry_out, check_leak_of_stages, conclude, run_id, stall_from_env};
 use crate::set::SetArg;
 
 /// Receives sub-events of many sources over UDP, or chunks of E-links that to-host publishes, builds events and records them.
@@ -162,7 +161,7 @@ impl BuildArgs {
             move_run(plan, out);
         }
         self.apply_sinks(plan);
-        plan.leak = leak_from_env();
+        plan.leak = text_from_env();
         plan.stall = stall_from_env();
         crate::demo::tune(plan, self.socket_buffer, self.gro);
     }

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 
 use anyhow::Result;
 use forebay_ledger::LedgerReader;
-use forebay_run::metrics::{MetricsServer, Shown};
+use forebay_run::metrics::MetricsServer;
 
-use crate::output::note_line;
+use crate::output::note_page;
 
 /// Serves the metrics of `reader` as long as the result lives.
 pub(crate) fn serve(
@@ -17,17 +17,6 @@ pub(crate) fn serve(
         return Ok(None);
     };
     let server = MetricsServer::start(address, reader.clone())?;
-    say(server.address());
+    note_page(server.address());
     Ok(Some(server))
-}
-
-/// Serves a page, on which there is nothing yet, as long as the result lives.
-pub(crate) fn show(address: SocketAddr) -> Result<Shown> {
-    let shown = Shown::default().served_at(address)?;
-    shown.address().into_iter().for_each(say);
-    Ok(shown)
-}
-
-fn say(address: SocketAddr) {
-    note_line(format_args!("metrics at http://{address}/metrics"));
 }

@@ -9,12 +9,11 @@ use anyhow::Result;
 use forebay_run::record::Record;
 use forebay_run_evb::plan::FilePlan;
 use forebay_run_mover::config::IDLE_LIMIT_MIN_MS;
-use forebay_run_mover::hops::MOVER;
-use forebay_run_mover::{Mover, MoverPlan, MoverSummary};
+use forebay_run_mover::{MoverPlan, MoverSummary};
 
-use crate::output::{Format, note_line, parse_duration, print_line};
-use crate::record::{To, conclude};
-use crate::session::{closing, leak_of};
+use crate::output::{Format, parse_duration, print_line};
+use crate::record::{To, carry_out as run_system};
+use crate::session::closing;
 use forebay_report::text::bytes;
 
 /// Least time that a silent connection is kept.
@@ -82,12 +81,7 @@ pub(crate) fn run(args: &MoverArgs) -> Result<ExitCode> {
 
 /// Runs a mover, and tells how it ended.
 pub(crate) fn carry_out(plan: MoverPlan, format: Format) -> Result<ExitCode> {
-    let mover = Mover::open(plan)?.with_leak(leak_of(MOVER)?);
-    note_line(format_args!(
-        "forebay: the mover listens on {}",
-        mover.address()?
-    ));
-    conclude(&mover.run()?, format, To::Stdout, print_text)
+    run_system(plan, format, To::Stdout, print_text)
 }
 
 fn print_text(summary: &Record<MoverSummary>) {

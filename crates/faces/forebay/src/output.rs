@@ -2,11 +2,13 @@
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use clap::ValueEnum;
 use forebay_run::teller::Teller;
+use forebay_run::{Note, Tell};
 
 /// How a result is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -128,6 +130,28 @@ pub(crate) fn note_text(text: &str) {
 /// A line on standard error, as far as anybody listens; nobody waits for that.
 pub(crate) fn note_line(line: impl Display) {
     note_text(&format!("{line}\n"));
+}
+
+/// Tells where metrics are read.
+pub(crate) fn note_page(address: SocketAddr) {
+    note_line(format_args!("metrics at http://{address}/metrics"));
+}
+
+/// The lines of a system.
+pub(crate) struct Notes;
+
+impl Tell for Notes {
+    fn tell(&self, note: Note<'_>) {
+        match note {
+            Note::Line(line) => note_line(format_args!("forebay: {line}")),
+            Note::Warning(line) => note_line(format_args!("forebay: warning: {line}")),
+            Note::Page(address) => note_page(address),
+        }
+    }
+
+    fn untold(&self, most: Duration) -> u64 {
+        NOTES.get().map_or(0, |notes| notes.flush(most))
+    }
 }
 
 /// A number of things, as `1 message` or `2 messages`.

@@ -5,16 +5,13 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use forebay_report::text::{bytes, si};
-use forebay_run::Stop;
 use forebay_run::record::Record;
 use forebay_run_probe::config::ProbeSettings;
-use forebay_run_probe::hops::PROBE;
-use forebay_run_probe::{Export, ProbePlan, ProbeSummary, run as probe};
+use forebay_run_probe::{Export, ProbePlan, ProbeSummary};
 
 use crate::flags::Flags;
-use crate::output::{Format, note_line, print_line};
-use crate::record::{To, conclude};
-use crate::session::leak_of;
+use crate::output::{Format, print_line};
+use crate::record::{To, carry_out as run_system};
 
 /// Reads packets of a capture, and writes a record of each flow: addresses, ports, protocol, packets and octets both ways, times, TCP flags, and why it ended.
 ///
@@ -57,12 +54,8 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
 }
 
 /// Runs a probe, and tells how it ended.
-pub(crate) fn carry_out(mut plan: ProbePlan, format: Format) -> Result<ExitCode> {
-    plan.leak = leak_of(PROBE)?;
-    let stop = Stop::of_process()?;
-    let mut tell = |warning: &str| note_line(format_args!("forebay: warning: {warning}"));
-    let record = probe(&plan, &stop, &mut tell)?;
-    conclude(&record, format, To::Stdout, print_text)
+pub(crate) fn carry_out(plan: ProbePlan, format: Format) -> Result<ExitCode> {
+    run_system(plan, format, To::Stdout, print_text)
 }
 
 fn print_text(record: &Record<ProbeSummary>) {

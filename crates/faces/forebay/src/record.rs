@@ -4,9 +4,10 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use forebay_run::record::Record;
+use forebay_run::{Host, System};
 use serde::Serialize;
 
-use crate::output::{Format, note_line, print_line, result_to_stderr};
+use crate::output::{Format, Notes, note_line, print_line, result_to_stderr};
 
 /// Where the result goes: to standard error where standard output has the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,35 @@ impl To {
             Self::Stderr => result_to_stderr(text),
         }
     }
+}
+
+/// Runs a system in this process, and tells how it went: its exit code.
+pub(crate) fn carry_out<S>(
+    system: S,
+    format: Format,
+    to: To,
+    tables: impl FnOnce(&Record<S::Summary>),
+) -> Result<ExitCode>
+where
+    S: System<Summary: Serialize, Error: Into<anyhow::Error>>,
+{
+    recorded(system, format, to, tables).map(|(_, code)| code)
+}
+
+/// The same with its record.
+pub(crate) fn recorded<S>(
+    system: S,
+    format: Format,
+    to: To,
+    tables: impl FnOnce(&Record<S::Summary>),
+) -> Result<(Record<S::Summary>, ExitCode)>
+where
+    S: System<Summary: Serialize, Error: Into<anyhow::Error>>,
+{
+    let host = Host::of_process(S::HOPS, Notes)?;
+    let record = system.run(&host).map_err(Into::into)?;
+    let code = conclude(&record, format, to, tables)?;
+    Ok((record, code))
 }
 
 /// Tells how it went, and says its exit code; `tables` prints what people want to see.

@@ -3,12 +3,12 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use forebay_evb::silence::Heard;
 use forebay_evb::triggers::Triggers;
 use forebay_host::Changes;
-use forebay_ledger::{Leak, Verdict, grouped};
-use forebay_run::hops::VARIABLE;
+use forebay_ledger::{Verdict, grouped};
+use forebay_run::hops::leak_from_env;
 use forebay_run::record::{Exit, Record};
 use forebay_run::removed::Removed;
 use forebay_run_evb::books::Books;
@@ -50,22 +50,9 @@ pub(crate) struct Done {
     pub(crate) details: Details,
 }
 
-/// The fault switch, for tests of the books.
-pub(crate) fn leak_from_env() -> Option<String> {
-    std::env::var(VARIABLE).ok().filter(|text| !text.is_empty())
-}
-
-/// The same for a program that has these hops.
-pub(crate) fn leak_of(hops: &[&str]) -> Result<Leak> {
-    leak_from_env().map_or_else(
-        || Ok(Leak::off()),
-        |text| Leak::parse(&text, hops).context(VARIABLE),
-    )
-}
-
 /// Refuses a switch that the event builder does not have; its stages read it themselves.
 pub(crate) fn check_leak_of_stages() -> Result<()> {
-    leak_of(EVB).map(|_| ())
+    Ok(leak_from_env(EVB).map(|_| ())?)
 }
 
 /// The switch that holds a sink up while a file is there, for tests of the queues.

@@ -8,11 +8,9 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
-use forebay_run::Stop;
 use forebay_run::record::Record;
 use forebay_run_felix::config::SwrodFile;
-use forebay_run_felix::hops::SWROD;
-use forebay_run_felix::swrod::{Payload, Publishers, Selection, SwrodPlan, SwrodReport, subscribe};
+use forebay_run_felix::swrod::{Payload, Publishers, Selection, SwrodPlan, SwrodReport};
 use forebay_run_net::Address;
 use forebay_run_net::bus::Bus;
 use forebay_wire::felix::Elink;
@@ -20,11 +18,10 @@ use forebay_wire::felix::Elink;
 mod text;
 
 use crate::elink_text::{Links, elink, links};
-use crate::metrics;
 use crate::net::manner::{CommonArgs, SlowArg, tag};
-use crate::output::{Format, counted, note_line, print_line};
-use crate::record::{To, conclude};
-use crate::session::{BROKEN, leak_of};
+use crate::output::{Format, print_line};
+use crate::record::{To, recorded};
+use crate::session::BROKEN;
 
 /// Subscribes to E-links and checks every chunk that comes.
 ///
@@ -122,7 +119,7 @@ enum PayloadArg {
 }
 
 impl SwrodArgs {
-    fn plan(&self, stop: &Stop) -> Result<SwrodPlan> {
+    fn plan(&self) -> Result<SwrodPlan> {
         let (tags, patterns) = self.which.selection().entries();
         if self.fragments && (tags.is_empty() || !patterns.is_empty()) {
             bail!(
@@ -135,7 +132,7 @@ impl SwrodArgs {
         if self.trigger_times.is_some() && self.payload == PayloadArg::None {
             bail!("--trigger-times needs trigger numbers, which --payload none does not read");
         }
-        let mut settings = self.common.settings_with(stop.clone(), SWROD)?;
+        let mut settings = self.common.settings()?;
         settings.messages.slow = self.slow.into();
         Ok(SwrodPlan {
             publishers: match &self.bus {
@@ -158,27 +155,17 @@ impl SwrodArgs {
 }
 
 pub(crate) fn run(args: &SwrodArgs) -> Result<ExitCode> {
-    let stop = Stop::of_process()?;
-    carry_out(&args.plan(&stop)?, &stop, args.common.format)
+    let file = SwrodFile {
+        plan: args.plan()?,
+        metrics: args.common.metrics,
+    };
+    run_file(file, args.common.format)
 }
 
 /// The same by a file.
 pub(crate) fn run_file(file: SwrodFile, format: Format) -> Result<ExitCode> {
-    let stop = Stop::of_process()?;
-    let mut plan = file.plan;
-    plan.settings.leak = leak_of(SWROD)?;
-    plan.settings.shown = file.metrics.map(metrics::show).transpose()?;
-    plan.settings.stop = Some(stop.clone());
-    carry_out(&plan, &stop, format)
-}
-
-fn carry_out(plan: &SwrodPlan, stop: &Stop, format: Format) -> Result<ExitCode> {
-    let report = subscribe(plan, stop, |publishers| {
-        let publishers = counted(publishers as u64, "publisher");
-        note_line(format_args!("forebay: subscribed at {publishers}"));
-    })?;
     let print = |record: &Record<SwrodReport>| print_line(text::summary(record).trim_end());
-    let code = conclude(&report, format, To::Stdout, print)?;
+    let (report, code) = recorded(file, format, To::Stdout, print)?;
     if let Some(why) = &report.nothing_came {
         bail!("no chunk came, and nothing was checked; {why}");
     }

@@ -4,15 +4,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use forebay_run::Stop;
 use forebay_run::record::Record;
 use forebay_run_felix::CardEnd;
-use forebay_run_felix::hops::TOFLX;
-use forebay_run_felix::toflx::{self, ToFlxPlan, ToFlxSummary};
+use forebay_run_felix::toflx::{ToFlxPlan, ToFlxSummary};
 
 use crate::output::{Format, counted, note_line, print_line};
-use crate::record::{To, conclude};
-use crate::session::leak_of;
+use crate::record::{To, recorded};
 use crate::set::SetArg;
 use crate::totals::print_totals;
 use forebay_report::text::bytes;
@@ -39,17 +36,8 @@ pub(crate) struct ToFlxArgs {
 }
 
 pub(crate) fn run(args: &ToFlxArgs) -> Result<ExitCode> {
-    let mut plan: ToFlxPlan = args.set.load(&args.file)?;
-    let stop = Stop::of_process()?;
-    plan.settings.leak = leak_of(TOFLX)?;
-    plan.settings.stop = Some(stop.clone());
-    let record = toflx::run(
-        &plan,
-        &stop,
-        |address| note_line(format_args!("forebay: messages are taken at {address}")),
-        |warning| note_line(format_args!("forebay: warning: {warning}")),
-    )?;
-    let code = conclude(&record, args.format, To::Stdout, print)?;
+    let plan: ToFlxPlan = args.set.load(&args.file)?;
+    let (record, code) = recorded(plan, args.format, To::Stdout, print)?;
     for card in &record.cards {
         if let Some(fault) = &card.broken {
             note_line(format_args!(

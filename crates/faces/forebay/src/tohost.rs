@@ -4,15 +4,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use forebay_run::Stop;
 use forebay_run::record::Record;
 use forebay_run_felix::CardEnd;
-use forebay_run_felix::hops::TOHOST;
-use forebay_run_felix::tohost::{self, ToHostFile, ToHostSummary};
+use forebay_run_felix::tohost::{ToHostFile, ToHostSummary};
 
-use crate::output::{Format, counted, note_line, print_line};
-use crate::record::{To, conclude};
-use crate::session::leak_of;
+use crate::output::{Format, counted, print_line};
+use crate::record::{To, carry_out};
 use crate::set::SetArg;
 use crate::totals::print_totals;
 use forebay_report::text::bytes;
@@ -40,27 +37,7 @@ pub(crate) struct ToHostArgs {
 
 pub(crate) fn run(args: &ToHostArgs) -> Result<ExitCode> {
     let file: ToHostFile = args.set.load(&args.file)?;
-    let stop = Stop::of_process()?;
-    let mut plan = file.plan(|| stop.is_asked())?;
-    let leak = leak_of(TOHOST)?;
-    for reader in &mut plan.readers {
-        // So many items in all, and not in each buffer.
-        if reader.number == 0 {
-            reader.settings.leak = leak.clone();
-        }
-        reader.settings.stop = Some(stop.clone());
-    }
-    let record = tohost::run(
-        &plan,
-        &stop,
-        |buffer, address| {
-            note_line(format_args!(
-                "forebay: DMA buffer {buffer} is published at {address}"
-            ));
-        },
-        |warning| note_line(format_args!("forebay: warning: {warning}")),
-    )?;
-    conclude(&record, args.format, To::Stdout, print)
+    carry_out(file, args.format, To::Stdout, print)
 }
 
 fn print(record: &Record<ToHostSummary>) {

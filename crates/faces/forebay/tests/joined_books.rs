@@ -334,6 +334,21 @@ fn a_sender_that_was_killed_leaves_its_books() {
     assert!((-200..=0).contains(&left), "{link}");
 }
 
+#[test]
+fn what_leaks_in_a_sender_with_books_of_its_own_is_told_by_them() {
+    let hosts = Hosts::new();
+    let [from, _] = hosts.both();
+    let port = rig::free_ports(1);
+    let mut command = forebay();
+    command.env("FOREBAY_LEAK", "generator:7");
+    command.args(["emulate", "hades", "--group", "1:100", "--events", "500"]);
+    command.args(["--base-port", &port.to_string(), "--format", "json"]);
+    let ended = start(command.arg("--out").arg(&from)).end();
+    assert_eq!(ended.code(), Some(1), "{}", ended.stderr);
+    assert_eq!(ended.json()["residual_items"], 7);
+    assert_eq!(rig::audit_json(&from)["balance"]["residual_items"], 7);
+}
+
 /// The last line of a text.
 fn last(text: &str) -> &str {
     text.trim_end().lines().last().unwrap()

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use crate::hops::VARIABLE;
+
 /// Errors of the assembly.
 #[derive(Debug, Error)]
 pub enum RunError {
@@ -47,7 +49,7 @@ pub enum RunError {
         what: &'static str,
     },
     /// Configuration: the fault switch.
-    #[error(transparent)]
+    #[error("{VARIABLE}: {0}")]
     Leak(#[from] forebay_ledger::LeakError),
     /// Resource: a stage is alive and does not get to work.
     #[error("the {stage} does not get ready within {limit_s} s")]

@@ -3,8 +3,27 @@
 
 pub use forebay_ledger::{Leak, LeakError};
 
+use crate::error::RunError;
+
 /// The variable of the environment that has the fault switch.
 pub const VARIABLE: &str = "FOREBAY_LEAK";
+
+/// The text of the fault switch, where it is set.
+#[must_use]
+pub fn text_from_env() -> Option<String> {
+    std::env::var(VARIABLE).ok().filter(|text| !text.is_empty())
+}
+
+/// The fault switch of this process, at one of `hops`.
+///
+/// # Errors
+/// It is not `hop:N`, or names no hop of these.
+pub fn leak_from_env(hops: &[&str]) -> Result<Leak, RunError> {
+    match text_from_env() {
+        Some(text) => Ok(Leak::parse(&text, hops)?),
+        None => Ok(Leak::off()),
+    }
+}
 
 /// Which of the processes of a chain has the hop of `text`: the first one.
 ///

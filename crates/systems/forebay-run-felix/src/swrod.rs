@@ -10,9 +10,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use forebay_ledger::{Leak, Reason};
-use forebay_run::Stop;
+use forebay_run::{Host, Stop, System};
 use forebay_sys::clock;
 
+use crate::config::SwrodFile;
+use crate::hops::SWROD;
 use books::SwrodBooks;
 pub use forebay_readout::fragments::{FragmentAccount, Fragments};
 pub use forebay_readout::payload::Payload;
@@ -192,27 +194,22 @@ impl Session {
     }
 
     /// Until the end that was asked for.
-    fn carry(
-        &mut self,
-        plan: &SwrodPlan,
-        stop: &Stop,
-        ready: impl FnOnce(usize),
-    ) -> Result<(), NetError> {
+    fn carry(&mut self, plan: &SwrodPlan, host: &Host) -> Result<(), NetError> {
         let expected = match &plan.publishers {
             Publishers::At(all) => all.len(),
             Publishers::On(_) => 1,
         };
-        let mut ready = Some(ready);
+        let mut is_told = false;
         let most_ns = plan.duration.map_or(u64::MAX, nanoseconds);
         let most = plan.count.unwrap_or(u64::MAX);
-        while !stop.is_asked() && !self.subscriber.has_ended() {
+        while !host.stop.is_asked() && !self.subscriber.has_ended() {
             let now_ns = self.turn()?;
             // One may have published all that it has before another one is there.
             let publishers = self.subscriber.publishers() + self.subscriber.publishers_ended();
-            if publishers >= expected
-                && let Some(ready) = ready.take()
-            {
-                ready(publishers);
+            if publishers >= expected && !is_told {
+                is_told = true;
+                let many = if publishers == 1 { "" } else { "s" };
+                host.say(format_args!("subscribed at {publishers} publisher{many}"));
             }
             let first_ns = self.watcher.first_ns.unwrap_or(now_ns);
             if now_ns.saturating_sub(first_ns) >= most_ns || self.watcher.came[0] >= most {
@@ -242,18 +239,23 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Subscribes, and looks at what comes until the publishers have ended in order, enough has come, or a signal. `ready` is told once all publishers
-/// that were named have been connected, or the first one on a bus.
-///
-/// # Errors
-/// The system refuses something, or all publishers refuse for good what was asked for.
-pub fn subscribe(
-    plan: &SwrodPlan,
-    stop: &Stop,
-    ready: impl FnOnce(usize),
-) -> Result<Record<SwrodReport>, NetError> {
+/// Subscribes, and looks at what comes until the publishers have ended in order, or enough has come.
+impl System for SwrodFile {
+    const HOPS: &'static [&'static str] = SWROD;
+    type Summary = SwrodReport;
+    type Error = NetError;
+
+    fn run(self, host: &Host) -> Result<Record<SwrodReport>, NetError> {
+        let mut plan = self.plan;
+        plan.settings = plan.settings.hosted(host, self.metrics)?;
+        subscribe(&plan, host)
+    }
+}
+
+fn subscribe(plan: &SwrodPlan, host: &Host) -> Result<Record<SwrodReport>, NetError> {
+    let stop = &host.stop;
     let mut session = Session::begin(plan)?;
-    session.carry(plan, stop, ready)?;
+    session.carry(plan, host)?;
     let subscriber = &session.subscriber;
     let trouble = (subscriber.connections_made() == 0).then(|| subscriber.trouble());
     let has_all = subscriber.has_ended();

@@ -13,8 +13,8 @@ mod summary;
 use std::time::{Duration, Instant};
 
 use forebay_ledger::{Condition, Reason};
-use forebay_run::Stop;
 use forebay_run::record::Record;
+use forebay_run::{Host, Stop, System};
 use forebay_run_net::{Address, Delivered, NetRecord, Receiver, Settings};
 use forebay_sys::clock;
 use forebay_wire::felix::Fid;
@@ -22,6 +22,7 @@ use forebay_wire::felix::Fid;
 use crate::config::ToFlxSettings;
 use crate::device::DeviceError;
 use crate::error::ReadoutError;
+use crate::hops::TOFLX;
 use books::{Books, Unrouted, Unwritten};
 use card::Card;
 pub use card::CardTarget;
@@ -67,19 +68,24 @@ struct ToFlx<'a> {
     tended_ns: u64,
 }
 
-/// Opens the cards and writes what comes, until the cards end or `stop` says so. `ready` is told the address, and `warn` what an operator should know.
-///
-/// # Errors
-/// A card is not there, or the address cannot be listened at; what fails later ends the run with its books closed, and is in the summary.
-pub fn run(
-    plan: &ToFlxPlan,
-    stop: &Stop,
-    ready: impl FnOnce(&Address),
-    mut warn: impl FnMut(&str),
-) -> Result<Record<ToFlxSummary>, ReadoutError> {
-    let leak = plan.settings.leak.clone();
+/// Opens the cards and writes what comes, until the cards end.
+impl System for ToFlxPlan {
+    const HOPS: &'static [&'static str] = TOFLX;
+    type Summary = ToFlxSummary;
+    type Error = ReadoutError;
+
+    fn run(mut self, host: &Host) -> Result<Record<ToFlxSummary>, ReadoutError> {
+        self.settings.leak = host.leak.clone();
+        self.settings.stop = Some(host.stop.clone());
+        write_out(&self, host)
+    }
+}
+
+fn write_out(plan: &ToFlxPlan, host: &Host) -> Result<Record<ToFlxSummary>, ReadoutError> {
+    let stop = &host.stop;
     let directory = Some(plan.said.directory.as_path());
-    let mut books = Books::open(directory, plan.cards.len(), leak, &mut warn)?;
+    let mut warn = |warning: &str| host.warn(warning);
+    let mut books = Books::open(directory, plan.cards.len(), host.leak.clone(), &mut warn)?;
     let shown = books.ledger.page(plan.said.metrics)?;
     let cards = plan.cards.iter().cloned().enumerate();
     let cards = cards.map(|(number, card)| Card::new(number, card, plan.said.message_bytes_max));
@@ -102,7 +108,10 @@ pub fn run(
     settings.gathers = true;
     settings.shown = Some(shown.labelled("receiver", "toflx"));
     let mut receiver = Receiver::listen(&plan.address, &settings)?;
-    ready(&receiver.address()?);
+    host.say(format_args!(
+        "messages are taken at {}",
+        receiver.address()?
+    ));
     if let Some(seconds) = plan.said.duration_s {
         stop.end_after(Duration::from_secs(seconds));
     }

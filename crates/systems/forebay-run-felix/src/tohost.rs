@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use forebay_ledger::{Condition, Reason};
-use forebay_run::Stop;
 use forebay_run::error::RunError;
 use forebay_run::record::Record;
 use forebay_run::run_dir::KeptLedger;
+use forebay_run::{Host, System};
 use forebay_run_net::{Address, Settings};
 use forebay_sys::process;
 use serde::Serialize;
@@ -19,6 +19,7 @@ use crate::buffer_summary::{BufferSummary, CardEnd};
 use crate::config::ToHostSettings;
 use crate::device::{Device, DeviceError, DeviceInfo};
 use crate::error::ReadoutError;
+use crate::hops::TOHOST;
 use crate::reader::{self, ReaderPlan};
 
 /// What is said of a run whose card went without a farewell.
@@ -159,19 +160,31 @@ impl ToHostSummary {
     }
 }
 
-/// Reads until the cards end or `stop` says so. `ready` is told of each address as soon as it is listened at, and `warn` what an operator should know.
-///
-/// # Errors
-/// Nothing could be read at all; what fails later ends the run with its books closed, and is in the summary.
-pub fn run(
-    plan: &ToHostPlan,
-    stop: &Stop,
-    ready: impl Fn(usize, &Address) + Sync,
-    mut warn: impl FnMut(&str),
-) -> Result<Record<ToHostSummary>, ReadoutError> {
+/// Reads until the cards end.
+impl System for ToHostFile {
+    const HOPS: &'static [&'static str] = TOHOST;
+    type Summary = ToHostSummary;
+    type Error = ReadoutError;
+
+    fn run(self, host: &Host) -> Result<Record<ToHostSummary>, ReadoutError> {
+        let mut plan = self.plan(|| host.stop.is_asked())?;
+        for reader in &mut plan.readers {
+            // So many items in all, and not in each buffer.
+            if reader.number == 0 {
+                reader.settings.leak = host.leak.clone();
+            }
+            reader.settings.stop = Some(host.stop.clone());
+        }
+        read_out(&plan, host)
+    }
+}
+
+fn read_out(plan: &ToHostPlan, host: &Host) -> Result<Record<ToHostSummary>, ReadoutError> {
     let owner = |reader: &ReaderPlan| format!("dma{}", reader.number);
     let owners: Vec<String> = plan.readers.iter().map(owner).collect();
+    let mut warn = |warning: &str| host.warn(warning);
     let (mut books, buffer_books) = books::open(plan.out.as_deref(), &owners, &mut warn)?;
+    let stop = &host.stop;
     let shown = books.page(plan.metrics)?;
     if let Some(most) = plan.duration {
         stop.end_after(most);
@@ -180,7 +193,7 @@ pub fn run(
     let failed = AtomicBool::new(false);
     let stops = || failed.load(Ordering::Relaxed) || stop.is_asked();
     let results: Vec<Result<BufferSummary, ReadoutError>> = std::thread::scope(|scope| {
-        let (ready, stops, failed) = (&ready, &stops, &failed);
+        let (stops, failed) = (&stops, &failed);
         let threads: Vec<_> = plan
             .readers
             .iter()
@@ -192,8 +205,12 @@ pub fn run(
                 let work = move || {
                     let _guard = StopAtPanic(failed);
                     process::name_thread(&format!("fb-dma{number}"));
-                    let result =
-                        reader::run(&reader, book, |address| ready(number, address), stops);
+                    let ready = |address: &Address| {
+                        host.say(format_args!(
+                            "DMA buffer {number} is published at {address}"
+                        ));
+                    };
+                    let result = reader::run(&reader, book, ready, stops);
                     if !result.as_ref().is_ok_and(|done| done.failed.is_none()) {
                         failed.store(true, Ordering::Relaxed);
                     }

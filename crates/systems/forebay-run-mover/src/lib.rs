@@ -22,10 +22,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use forebay_ledger::{Leak, Reason};
-use forebay_run::Stop;
 use forebay_run::error::RunError;
 use forebay_run::record::Record;
 use forebay_run::run_dir::leave_record;
+use forebay_run::{Host, Stop, System};
 use forebay_sink::FilePlan;
 use forebay_sys::clock;
 use forebay_sys::epoll::{Interest, Poller, Trigger};
@@ -76,11 +76,11 @@ pub struct Mover {
 }
 
 impl Mover {
-    /// Listens.
+    /// Listens, and serves until `stop` says so.
     ///
     /// # Errors
     /// The address is in use, or the directory is not ours to write.
-    pub fn open(mut plan: MoverPlan) -> Result<Self, RunError> {
+    pub fn open(mut plan: MoverPlan, stop: Stop) -> Result<Self, RunError> {
         let directory = &plan.file.directory;
         std::fs::create_dir_all(directory)
             .map_err(RunError::file("creating directory", directory))?;
@@ -94,7 +94,7 @@ impl Mover {
             plan,
             door,
             poller,
-            stop: Stop::of_process()?,
+            stop,
             _lock: lock,
             connections: HashMap::new(),
             streams: Streams::default(),
@@ -310,6 +310,18 @@ impl Mover {
     fn stream(&mut self, id: u64) -> Result<&mut Stream, Dropped> {
         let open = self.streams.at(id);
         open.ok_or(Dropped::Refused(Refusal::OutOfOrder))
+    }
+}
+
+impl System for MoverPlan {
+    const HOPS: &'static [&'static str] = hops::MOVER;
+    type Summary = MoverSummary;
+    type Error = RunError;
+
+    fn run(self, host: &Host) -> Result<Record<MoverSummary>, RunError> {
+        let mover = Mover::open(self, host.stop.clone())?.with_leak(host.leak.clone());
+        host.say(format_args!("the mover listens on {}", mover.address()?));
+        mover.run()
     }
 }
 

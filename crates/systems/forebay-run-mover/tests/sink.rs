@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use forebay_ledger::{Leak, LedgerReader, RunWriter, SchemaBuilder, Words};
 use forebay_ring::{Meta, Producers, RingSetMemory, RingSetSpec};
+use forebay_run::Stop;
 use forebay_run_mover::{Mover, MoverPlan};
 use forebay_sink::{FilePlan, Sink, SinkBooks, SinkDrop, SinkHandle, Stall, To, declare_writer};
 use forebay_wire::hld::{EventHeader, EventId};
@@ -40,7 +41,7 @@ fn mover(directory: &Path) -> Mover {
         once,
         idle_limit_ms: 60_000,
     };
-    Mover::open(plan).unwrap()
+    Mover::open(plan, Stop::of_library().unwrap()).unwrap()
 }
 
 #[test]

@@ -1,12 +1,14 @@
 //! What an end point is told.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use forebay_ledger::Leak;
 use forebay_link::bytes::{Room, Security, Terms};
 use forebay_msg::Config;
 use forebay_msg::session::{Limits, Timing};
-use forebay_run::Stop;
+use forebay_run::error::RunError;
+use forebay_run::{Host, Stop};
 use forebay_wire::net::{DATA_FIELDS_BYTES, HEAD_BYTES};
 use forebay_wire::netio3::HEAD_BYTES_MAX;
 
@@ -63,6 +65,21 @@ impl Default for Settings {
             stop: None,
             leak: Leak::off(),
         }
+    }
+}
+
+impl Settings {
+    /// Under the host of a process: its order to end, its fault switch, and a metrics page at `metrics`.
+    ///
+    /// # Errors
+    /// The address of the page is in use.
+    pub fn hosted(self, host: &Host, metrics: Option<SocketAddr>) -> Result<Self, RunError> {
+        Ok(Self {
+            shown: host.page(metrics)?,
+            stop: Some(host.stop.clone()),
+            leak: host.leak.clone(),
+            ..self
+        })
     }
 }
 

@@ -20,5 +20,5 @@ mod summary;
 
 pub use error::ProbeError;
 pub use export::Export;
-pub use run::{ProbePlan, run};
+pub use run::ProbePlan;
 pub use summary::{ExportSummary, ProbeRecord, ProbeSummary};

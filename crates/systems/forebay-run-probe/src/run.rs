@@ -6,15 +6,16 @@ use std::path::PathBuf;
 
 use forebay_flow::{Decoder, FlowRecord, Packet, Table, Volume};
 use forebay_ledger::{Condition, Leak, Reason, Taint, TaintKind};
-use forebay_run::Stop;
 use forebay_run::record::Record;
 use forebay_run::run_dir::RunEnd;
+use forebay_run::{Host, Stop, System};
 use forebay_sys::clock;
 
 use crate::books::{Books, Counts};
 use crate::config::ProbeSettings;
 use crate::error::ProbeError;
 use crate::export::{Export, Exporter, Failed, How};
+use crate::hops::PROBE;
 use crate::source::Capture;
 use crate::summary::{ExportSummary, ProbeSummary};
 
@@ -40,11 +41,20 @@ pub struct ProbePlan {
     pub leak: Leak,
 }
 
-/// Reads packets until they end or `stop` says so, and exports the records of all flows. `tell` is told what an operator should know.
-///
-/// # Errors
-/// Nothing could be begun; what fails later ends the run with its books closed, and is in the record.
-pub fn run(
+/// Reads packets until they end, and exports the records of all flows.
+impl System for ProbePlan {
+    const HOPS: &'static [&'static str] = PROBE;
+    type Summary = ProbeSummary;
+    type Error = ProbeError;
+
+    fn run(mut self, host: &Host) -> Result<Record<ProbeSummary>, ProbeError> {
+        self.leak = host.leak.clone();
+        run(&self, &host.stop, &mut |warning| host.warn(warning))
+    }
+}
+
+/// Works until the input ends or `stop` says so.
+fn run(
     plan: &ProbePlan,
     stop: &Stop,
     tell: &mut dyn FnMut(&str),

@@ -16,13 +16,11 @@ mod summary;
 mod watch;
 mod writer;
 
-use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
 use forebay_run::record::Record;
-use forebay_run::teller::Teller;
-use forebay_run::{Stop, Urgency};
+use forebay_run::{Host, Stop, System, Urgency};
 use forebay_sys::cpu_latency::Awake;
 use forebay_sys::gso::GroReceive;
 use forebay_sys::socket::{self, DropCounter, UdpOptions};
@@ -33,9 +31,9 @@ use forebay_tdm::receiver::presence::Presence;
 use forebay_tdm::receiver::{Arrival, Phase, Receiver, ReceiverConfig};
 use forebay_wire::tdm::{CONTROL_BYTES_MAX, Carries};
 
-use super::TdmError;
 use super::local_clock::LocalClock;
 use super::outbound::{Outbound, Wanted};
+use super::{TdmError, hops};
 use books::Books;
 pub use forebay_tdm::receiver::{LossCause, Lost, Row};
 pub use forebay_tdm::stalls::StallSummary;
@@ -105,20 +103,31 @@ struct Work<'a> {
     failed: Option<String>,
 }
 
-/// Receives one session, until its senders have ended, or `stop` says so. `ready` is told the address, `tell` what an operator should know, and `watches` what happens.
-///
-/// # Errors
-/// The address cannot be listened at, or a file not be made; what fails later ends the session with its books closed, and is in the summary.
-pub fn run(
+/// One session, until its senders have ended.
+pub struct ReceiveSession<'a> {
+    /// What is received, and where it goes.
+    pub plan: ReceivePlan,
+    /// They see what happens.
+    pub watches: Vec<&'a mut dyn Watch>,
+}
+
+impl System for ReceiveSession<'_> {
+    const HOPS: &'static [&'static str] = hops::RECEIVE;
+    type Summary = ReceiveSummary;
+    type Error = TdmError;
+
+    fn run(self, host: &Host) -> Result<Record<ReceiveSummary>, TdmError> {
+        receive(&self.plan, host, self.watches)
+    }
+}
+
+fn receive(
     plan: &ReceivePlan,
-    stop: &Stop,
-    ready: impl FnOnce(SocketAddr),
-    tell: impl FnMut(&str) + Send + 'static,
+    host: &Host,
     watches: Vec<&mut dyn Watch>,
 ) -> Result<Record<ReceiveSummary>, TdmError> {
-    let teller = Teller::start(tell);
-    let teller = teller.map_err(TdmError::file("starting a thread for", "messages"))?;
-    let mut tell = |line: &str| teller.tell(line);
+    let stop = &host.stop;
+    let mut tell = |line: &str| host.say(line);
     if plan.output == Output::Stdout && plan.senders > 1 {
         return Err(TdmError::OneStream {
             senders: plan.senders,
@@ -154,7 +163,7 @@ pub fn run(
         Output::Directory(directory) => Some(directory.as_path()),
         _ => None,
     });
-    let leak = plan.leak.clone();
+    let leak = host.leak.clone();
     let opened = Books::open(out, plan.senders, !plan.no_gro, leak, &mut tell)?;
     let (mut books, writer_books) = opened;
     if let Output::Directory(directory) = &plan.output {
@@ -197,9 +206,13 @@ pub fn run(
         failed: None,
     };
     super::await_stamps(&mut tell);
-    ready(bound.address);
+    let many = if plan.senders == 1 { "" } else { "s" };
+    host.say(format_args!(
+        "waiting for {} sender{many} at {}",
+        plan.senders, bound.address
+    ));
     let worked = work.go(plan, stop, epoch, &mut tell);
-    work.lines_untold = teller.flush(TELL);
+    work.lines_untold = host.untold(TELL);
     work.conclude(plan, worked, stop)
 }
 

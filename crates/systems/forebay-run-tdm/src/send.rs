@@ -12,9 +12,9 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use forebay_ledger::{Condition, Leak, Reason};
+use forebay_ledger::{Condition, Reason};
 use forebay_run::record::Record;
-use forebay_run::{Stop, Urgency};
+use forebay_run::{Host, Stop, System, Urgency};
 use forebay_run_net::Address;
 use forebay_sys::cpu_latency::Awake;
 use forebay_sys::gso::{GsoSend, SEGMENTS_MAX};
@@ -28,10 +28,10 @@ use forebay_tdm::sender::patience::Patience;
 use forebay_tdm::sender::{Next, Over, Phase, Sender, SenderConfig};
 use forebay_wire::tdm::{CONTROL_BYTES_MAX, Carries, DATA_HEAD_BYTES};
 
-use super::TdmError;
 use super::lateness;
 use super::local_clock::{EmulatedClock, LocalClock};
 use super::outbound::{Outbound, Wanted};
+use super::{TdmError, hops};
 use books::Books;
 use burst::Burst;
 pub use input::HeapsSent;
@@ -88,8 +88,6 @@ pub struct SendPlan {
     pub out: Option<PathBuf>,
     /// Where Prometheus is answered.
     pub metrics: Option<SocketAddr>,
-    /// The fault switch of the tests, at `send`; off.
-    pub leak: Leak,
     /// For tests: the clock shows another time than the host's.
     pub clock: Option<EmulatedClock>,
 }
@@ -125,20 +123,24 @@ struct Work {
     truth: summary::Truth,
 }
 
-/// Sends until its input or its windows end, or `stop` says so. `tell` is told what an operator should know.
-///
-/// # Errors
-/// The socket cannot be made, or the input not be read; what the network does ends in the summary.
-pub fn run(
-    plan: &SendPlan,
-    stop: &Stop,
-    mut tell: impl FnMut(&str),
-) -> Result<Record<SendSummary>, TdmError> {
+/// Sends until its input or its windows end.
+impl System for SendPlan {
+    const HOPS: &'static [&'static str] = hops::SEND;
+    type Summary = SendSummary;
+    type Error = TdmError;
+
+    fn run(self, host: &Host) -> Result<Record<SendSummary>, TdmError> {
+        send(&self, host)
+    }
+}
+
+fn send(plan: &SendPlan, host: &Host) -> Result<Record<SendSummary>, TdmError> {
+    let (stop, mut tell) = (&host.stop, |line: &str| host.say(line));
     name::check(&plan.name)?;
     if let Some(cpu) = plan.cpu {
         sched::pin_to_cpu(cpu)?;
     }
-    let (out, leak) = (plan.out.as_deref(), plan.leak.clone());
+    let (out, leak) = (plan.out.as_deref(), host.leak.clone());
     let books = Books::open(&plan.name, out, plan.metrics, leak, &mut tell)?;
     let input = Input::of(plan)?;
     // After the input's thread has begun: that one has no need of it.

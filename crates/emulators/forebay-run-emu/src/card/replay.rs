@@ -6,14 +6,14 @@ mod books;
 mod reading;
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use forebay_emu::card::Dma;
 use forebay_ledger::{Condition, Reason};
 use forebay_ring::BlockProducer;
-use forebay_run::Stop;
 use forebay_run::record::Record;
+use forebay_run::{Host, System};
 use forebay_run_felix::check::frame::Next;
 use forebay_run_felix::device::{DeviceInfo, Door};
 use forebay_sys::clock;
@@ -23,6 +23,7 @@ use serde::Serialize;
 use super::summary::unread;
 use super::{CardPlan, DmaSummary, Rings};
 use crate::error::EmuError;
+use crate::hops;
 use books::{Books, FileDrop};
 use reading::{Reading, Sequences, Survey, head_of, survey};
 
@@ -81,23 +82,36 @@ struct Player<'a> {
     door: Door,
     books: Books,
     sequences: Sequences,
-    stop: &'a Stop,
+    host: &'a Host,
     /// Blocks that were committed and not shown.
     hidden: u64,
     begun_ns: u64,
     blocks: u64,
 }
 
-/// Replays the file as the card of `plan`, until it has ended and is read, or `stop` says so. `ready` is called when the card can be opened.
-///
-/// # Errors
-/// There are no blocks in the file, or the card cannot be made: its socket or its memory.
-pub fn run(
+/// A replay as a program: it replays the file as the card, until that has ended and is read.
+#[derive(Debug)]
+pub struct CardReplay {
+    /// The card.
+    pub plan: CardPlan,
+    /// The file.
+    pub replay: BlockReplay,
+}
+
+impl System for CardReplay {
+    const HOPS: &'static [&'static str] = hops::CARD_REPLAY;
+    type Summary = ReplaySummary;
+    type Error = EmuError;
+
+    fn run(self, host: &Host) -> Result<Record<ReplaySummary>, EmuError> {
+        play(&self.plan, &self.replay, host)
+    }
+}
+
+fn play(
     plan: &CardPlan,
     replay: &BlockReplay,
-    stop: &Stop,
-    ready: impl FnOnce(&Path),
-    mut warn: impl FnMut(&str),
+    host: &Host,
 ) -> Result<Record<ReplaySummary>, EmuError> {
     let Survey { format, elinks } = survey(replay)?;
     let mut buffers: Box<[usize]> = vec![0; forebay_wire::felix::ELINKS].into();
@@ -122,10 +136,16 @@ pub fn run(
         pid: std::process::id(),
     };
     let (memories, rings) = Rings::create(&info)?;
-    let mut books = Books::open(plan, format.bytes(), &mut warn)?;
+    let mut books = Books::open(plan, format.bytes(), &host.leak, &mut |warning| {
+        host.warn(warning)
+    })?;
     books.ledger.page(plan.metrics)?;
     let door = Door::open(&plan.socket, info, memories)?;
-    ready(&plan.socket);
+    host.say(format_args!(
+        "{} is at {}",
+        plan.name,
+        plan.socket.display()
+    ));
     let mut player = Player {
         plan,
         replay,
@@ -135,7 +155,7 @@ pub fn run(
         door,
         books,
         sequences: Sequences::new(),
-        stop,
+        host,
         hidden: 0,
         begun_ns: 0,
         blocks: 0,
@@ -147,7 +167,7 @@ pub fn run(
 
 impl Player<'_> {
     fn stops(&self) -> bool {
-        self.stop.is_asked()
+        self.host.stop.is_asked()
     }
 
     fn play(&mut self) -> Result<(), EmuError> {
@@ -300,13 +320,16 @@ impl Player<'_> {
 
     /// Waits until everything is read, as long as that may take.
     fn finish(&mut self) -> Result<(), EmuError> {
-        let (begun, before, asked) = (Instant::now(), self.stop.urgency(), self.stops());
+        let (begun, before, asked) = (Instant::now(), self.host.stop.urgency(), self.stops());
         self.rings.close();
         loop {
             self.tend()?;
             let nobody = self.door.readers() == 0;
             let done = self.rings.unread() == 0 || nobody && asked;
-            if done || begun.elapsed() >= self.plan.drain || !self.stop.urgency().is_still(before) {
+            if done
+                || begun.elapsed() >= self.plan.drain
+                || !self.host.stop.urgency().is_still(before)
+            {
                 return Ok(());
             }
             std::thread::sleep(Duration::from_millis(1));

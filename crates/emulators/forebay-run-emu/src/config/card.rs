@@ -133,7 +133,6 @@ impl ConfigFile for CardPlan {
             wait_for_readers: said.wait_for_readers,
             time_dilation: said.time_dilation,
             drain: Duration::from_secs(said.drain_s),
-            leak: forebay_ledger::Leak::off(),
         })
     }
 }

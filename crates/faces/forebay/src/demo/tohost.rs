@@ -14,9 +14,9 @@ use forebay_run_net::Address;
 
 use crate::output::{Format, note_line, print_line};
 use crate::range;
-use crate::session::leak_from_env;
 use crate::totals::exit_code;
 use forebay_report::text::{bytes, si};
+use forebay_run::hops::text_from_env;
 
 /// Runs link readout on this machine: an emulated card, to-host and a subscriber, as three processes.
 ///
@@ -92,7 +92,7 @@ pub(crate) fn run(args: &ToHostArgs) -> Result<ExitCode> {
         Some(address) => address.clone(),
         None => format!("shm://forebay-demo-{}", std::process::id()).parse()?,
     };
-    let leak = match leak_from_env() {
+    let leak = match text_from_env() {
         Some(text) => {
             let member = part_of(&text, &DEMO_TOHOST).context(VARIABLE)?;
             Some((member.to_owned(), text))

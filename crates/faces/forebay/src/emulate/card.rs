@@ -1,18 +1,15 @@
 //! `forebay emulate card`: a card of detector links, as a process of its own.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use forebay_run::Stop;
 use forebay_run::record::Record;
-use forebay_run_emu::card::replay::{self, BlockReplay, ReplaySummary};
-use forebay_run_emu::card::{self, CardPlan, CardSummary};
-use forebay_run_emu::hops;
+use forebay_run_emu::card::replay::{BlockReplay, CardReplay, ReplaySummary};
+use forebay_run_emu::card::{CardPlan, CardSummary};
 
 use crate::output::{Format, counted, note_line, print_line};
-use crate::record::{To, conclude};
-use crate::session::leak_of;
+use crate::record::{To, carry_out, recorded};
 use crate::set::SetArg;
 use crate::totals::print_left;
 use forebay_report::text::{bytes, si};
@@ -78,19 +75,6 @@ pub(crate) fn run(args: &CardArgs) -> Result<ExitCode> {
     if let Some(socket) = &args.socket {
         plan.socket.clone_from(socket);
     }
-    plan.leak = leak_of(match &args.replay {
-        Some(_) => hops::CARD_REPLAY,
-        None => hops::CARD,
-    })?;
-    let stop = Stop::of_process()?;
-    let ready = |socket: &Path| {
-        note_line(format_args!(
-            "forebay: {} is at {}",
-            plan.name,
-            socket.display()
-        ));
-    };
-    let warn = |warning: &str| note_line(format_args!("forebay: warning: {warning}"));
     if let Some(file) = &args.replay {
         let replay = BlockReplay {
             file: file.clone(),
@@ -98,11 +82,10 @@ pub(crate) fn run(args: &CardArgs) -> Result<ExitCode> {
             loops: args.loops,
             headers: args.subchunk_headers,
         };
-        let record = replay::run(&plan, &replay, &stop, ready, warn)?;
-        return conclude(&record, args.format, To::Stdout, print_replay);
+        let system = CardReplay { plan, replay };
+        return carry_out(system, args.format, To::Stdout, print_replay);
     }
-    let record = card::run(&plan, &stop, ready, warn)?;
-    let code = conclude(&record, args.format, To::Stdout, print)?;
+    let (record, code) = recorded(plan, args.format, To::Stdout, print)?;
     if record.held > 0 && record.envelope.failed.is_none() {
         note_line(format_args!(
             "forebay: {} did not come into a block before the end",

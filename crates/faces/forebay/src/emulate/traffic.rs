@@ -5,13 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use forebay_report::text::{bytes, si};
-use forebay_run::Stop;
 use forebay_run::record::Record;
-use forebay_run_traffic::{HOPS, START_S, TrafficPlan, TrafficSummary, run as emulate};
+use forebay_run_traffic::{START_S, TrafficPlan, TrafficSummary};
 
-use crate::output::{Format, note_line, print_line};
-use crate::record::{To, conclude};
-use crate::session::leak_of;
+use crate::output::{Format, print_line};
+use crate::record::{To, carry_out};
 
 /// Makes the packets of a profile of network flows, in order of time, with the truth of each flow.
 ///
@@ -62,12 +60,8 @@ pub(super) fn run(args: &TrafficArgs) -> Result<ExitCode> {
         small_packets: args.small_packets,
         start_s: args.start,
         out: args.out.clone(),
-        leak: leak_of(HOPS)?,
     };
-    let stop = Stop::of_process()?;
-    let mut tell = |warning: &str| note_line(format_args!("forebay: warning: {warning}"));
-    let record = emulate(&plan, &stop, &mut tell)?;
-    conclude(&record, args.format, To::Stdout, print_text)
+    carry_out(plan, args.format, To::Stdout, print_text)
 }
 
 fn print_text(record: &Record<TrafficSummary>) {

@@ -8,16 +8,13 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::ValueEnum;
 use forebay_ledger::NO_SUBSCRIBER;
-use forebay_run::Stop;
-use forebay_run_net::hops::NET;
+use forebay_run::Host;
 use forebay_run_net::section::BUFFER_BYTES_MOST;
 use forebay_run_net::{Config, NetRecord, NetSummary, Settings, Slow};
 
-use crate::metrics;
 use crate::output::{Format, counted, note_line, parse_bytes, parse_duration};
-use crate::record::{To, conclude};
 use crate::remedy::told;
-use crate::session::{gone, leak_of};
+use crate::session::gone;
 use forebay_report::text::{bytes, si};
 
 use super::security::SecurityArgs;
@@ -59,7 +56,7 @@ pub(crate) struct CommonArgs {
     out: Option<PathBuf>,
     /// Serves Prometheus' text at GET /metrics there, as 127.0.0.1:9403.
     #[arg(long, value_name = "ADDRESS:PORT")]
-    metrics: Option<SocketAddr>,
+    pub(crate) metrics: Option<SocketAddr>,
     #[command(flatten)]
     security: SecurityArgs,
     /// Text for people on standard error, or one JSON object.
@@ -133,14 +130,13 @@ fn ns(time: Duration) -> u64 {
 }
 
 impl CommonArgs {
-    /// What the end point is told; `stop` end its waits.
-    pub(crate) fn settings(&self, stop: Stop) -> Result<Settings> {
-        self.settings_with(stop, NET)
+    /// What the end point of a process is told.
+    pub(crate) fn hosted(&self, host: &Host) -> Result<Settings> {
+        Ok(self.settings()?.hosted(host, self.metrics)?)
     }
 
-    /// The same for a program that has other hops.
-    pub(crate) fn settings_with(&self, stop: Stop, hops: &[&str]) -> Result<Settings> {
-        let leak = leak_of(hops)?;
+    /// What the end point is told.
+    pub(crate) fn settings(&self) -> Result<Settings> {
         Ok(Settings {
             messages: Config {
                 buffer_bytes: self.buffer_bytes,
@@ -154,18 +150,10 @@ impl CommonArgs {
             spin_ns: ns(self.spin),
             per_tag: self.per_tag,
             out: self.out.clone(),
-            shown: self.metrics.map(metrics::show).transpose()?,
-            stop: Some(stop),
-            leak,
             security: self.security.read()?,
             ..Settings::default()
         })
     }
-}
-
-/// Tells how it went; `data_on_stdout` leaves standard output alone.
-pub(super) fn tell(record: &NetRecord, format: Format, data_on_stdout: bool) -> Result<ExitCode> {
-    conclude(record, format, To::beside(data_on_stdout), tell_people)
 }
 
 /// The exit code of an end that sends: where messages are unconfirmed that is what its caller has to know, also when the receiver wanted no more.
@@ -230,7 +218,8 @@ fn fates(summary: &NetRecord) -> Vec<String> {
     lines
 }
 
-fn tell_people(summary: &NetRecord) {
+/// Tells how it went, on standard error.
+pub(super) fn tell_people(summary: &NetRecord) {
     fates(summary).iter().for_each(note_line);
     if summary.dropped_at_peers > 0 {
         note_line(format_args!(

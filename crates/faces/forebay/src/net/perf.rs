@@ -6,11 +6,12 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use forebay_bench::messaging::{PerfMode, PerfPlan, PerfResult, PerfRole, measure};
-use forebay_run::Stop;
+use forebay_run::Host;
+use forebay_run_net::hops::NET;
 use forebay_run_net::{Address, ConnectionSummary};
 
 use super::manner::{CommonArgs, message_bytes, rate, residual};
-use crate::output::{Format, note_line, print_line};
+use crate::output::{Format, Notes, note_line, print_line};
 use crate::session::BROKEN;
 
 /// Measures messaging between end points: one side listens (recv or echo), the other one sends; or one side publishes (pub) to subscribers of the
@@ -79,7 +80,8 @@ enum ModeArg {
 }
 
 pub(crate) fn run(args: &PerfArgs) -> Result<ExitCode> {
-    let settings = args.common.settings(Stop::of_process()?)?;
+    let host = Host::of_process(NET, Notes)?;
+    let settings = args.common.hosted(&host)?;
     let mode = match args.mode {
         Some(ModeArg::Buffered) => PerfMode::Buffered,
         Some(ModeArg::InPlace) => PerfMode::InPlace,

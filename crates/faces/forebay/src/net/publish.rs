@@ -4,13 +4,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use forebay_run::Stop;
+use forebay_run::{Host, Stop, System};
 use forebay_run_net::bus::{Announcer, Bus, Offer};
-use forebay_run_net::{Address, NetError, Publisher, Sender};
+use forebay_run_net::hops::NET;
+use forebay_run_net::{Address, NetError, NetRecord, NetSummary, Publisher, Sender};
 
-use super::manner::{CommonArgs, END_LIMIT, sent, tell};
+use super::manner::{CommonArgs, END_LIMIT, sent, tell_people};
 use super::source::{Next, Source, SourceArgs};
-use crate::output::{counted, note_line};
+use crate::output::{Format, counted};
+use crate::record::{To, recorded};
 
 /// One wait: an order to end costs this much.
 const WAIT: Duration = Duration::from_millis(20);
@@ -110,62 +112,94 @@ fn carry(source: &mut Source, out: &mut impl Out, stop: &Stop) -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn publish(args: &PubArgs) -> Result<ExitCode> {
-    let mut source = args.source.open()?;
-    let stop = Stop::of_process()?;
-    let settings = args.common.settings(stop.clone())?;
-    let mut publisher = Publisher::listen(&args.address, &settings)?;
-    note_line(format_args!(
-        "forebay: publishing on {}",
-        publisher.address()?
-    ));
-    let announced = match &args.bus {
-        Some(bus) => {
-            let address = args
-                .advertise
-                .clone()
-                .map_or_else(|| publisher.address(), Ok)?;
-            let offer = Offer::new(&args.name, &address, &args.source.entries());
-            Some(Announcer::start(bus, offer, &settings.security)?)
+/// A publisher, or a sender, of the messages of a source.
+struct Outgoing<'a, A> {
+    args: &'a A,
+    source: Source,
+    /// What went wrong with the source.
+    carried: &'a mut Result<()>,
+}
+
+impl System for Outgoing<'_, PubArgs> {
+    const HOPS: &'static [&'static str] = NET;
+    type Summary = NetSummary;
+    type Error = anyhow::Error;
+
+    fn run(mut self, host: &Host) -> Result<NetRecord> {
+        let args = self.args;
+        let settings = args.common.hosted(host)?;
+        let mut publisher = Publisher::listen(&args.address, &settings)?;
+        host.say(format_args!("publishing on {}", publisher.address()?));
+        let announced = match &args.bus {
+            Some(bus) => {
+                let address = args
+                    .advertise
+                    .clone()
+                    .map_or_else(|| publisher.address(), Ok)?;
+                let offer = Offer::new(&args.name, &address, &args.source.entries());
+                Some(Announcer::start(bus, offer, &settings.security)?)
+            }
+            None => None,
+        };
+        if args.subscribers > 0 {
+            let subscribers = counted(args.subscribers as u64, "subscriber");
+            host.say(format_args!("waiting for {subscribers}"));
         }
-        None => None,
+        while publisher.ready_subscribers() < args.subscribers && !host.stop.is_asked() {
+            publisher.poll(WAIT)?;
+        }
+        *self.carried = carry(&mut self.source, &mut publisher, &host.stop);
+        // Nobody shall come any more.
+        drop(announced);
+        say_what_is_waited_for(host);
+        Ok(publisher.finish(END_LIMIT)?)
+    }
+}
+
+pub(crate) fn publish(args: &PubArgs) -> Result<ExitCode> {
+    carry_source(args, &args.source, args.common.format)
+}
+
+/// Runs a publisher or a sender.
+fn carry_source<A>(args: &A, source: &SourceArgs, format: Format) -> Result<ExitCode>
+where
+    for<'a> Outgoing<'a, A>: System<Summary = NetSummary, Error = anyhow::Error>,
+{
+    let mut carried = Ok(());
+    let outgoing = Outgoing {
+        args,
+        source: source.open()?,
+        carried: &mut carried,
     };
-    if args.subscribers > 0 {
-        note_line(format_args!(
-            "forebay: waiting for {}",
-            counted(args.subscribers as u64, "subscriber")
-        ));
-    }
-    while publisher.ready_subscribers() < args.subscribers && !stop.is_asked() {
-        publisher.poll(WAIT)?;
-    }
-    let carried = carry(&mut source, &mut publisher, &stop);
-    // Nobody shall come any more.
-    drop(announced);
-    say_what_is_waited_for(&stop);
-    let summary = publisher.finish(END_LIMIT)?;
-    let code = tell(&summary, args.common.format, false)?;
-    sent(&summary, carried, code)
+    let (record, code) = recorded(outgoing, format, To::Stdout, tell_people)?;
+    sent(&record, carried, code)
 }
 
 /// Who asked for the end shall not wonder why it takes its time.
-fn say_what_is_waited_for(stop: &Stop) {
-    if stop.is_asked() {
-        note_line(format_args!(
-            "forebay: ending; the other side has {} s to take what is on its way, a second signal ends at once",
+fn say_what_is_waited_for(host: &Host) {
+    if host.stop.is_asked() {
+        host.say(format_args!(
+            "ending; the other side has {} s to take what is on its way, a second signal ends at once",
             END_LIMIT.as_secs()
         ));
     }
 }
 
+impl System for Outgoing<'_, SendArgs> {
+    const HOPS: &'static [&'static str] = NET;
+    type Summary = NetSummary;
+    type Error = anyhow::Error;
+
+    fn run(mut self, host: &Host) -> Result<NetRecord> {
+        let settings = self.args.common.hosted(host)?;
+        let mut sender = Sender::connect(&self.args.address, &settings)?;
+        sender.connected(|| host.stop.is_asked())?;
+        *self.carried = carry(&mut self.source, &mut sender, &host.stop);
+        say_what_is_waited_for(host);
+        Ok(sender.finish(END_LIMIT)?)
+    }
+}
+
 pub(crate) fn send(args: &SendArgs) -> Result<ExitCode> {
-    let mut source = args.source.open()?;
-    let stop = Stop::of_process()?;
-    let mut sender = Sender::connect(&args.address, &args.common.settings(stop.clone())?)?;
-    sender.connected(|| stop.is_asked())?;
-    let carried = carry(&mut source, &mut sender, &stop);
-    say_what_is_waited_for(&stop);
-    let summary = sender.finish(END_LIMIT)?;
-    let code = tell(&summary, args.common.format, false)?;
-    sent(&summary, carried, code)
+    carry_source(args, &args.source, args.common.format)
 }

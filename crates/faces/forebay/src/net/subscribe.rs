@@ -4,15 +4,18 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use forebay_run::Stop;
+use forebay_run::{Host, Stop, System};
 use forebay_run_net::bus::Bus;
+use forebay_run_net::hops::NET;
 use forebay_run_net::{
-    Address, Delivered, Entry, NetError, Receiver, Settings, Subscriber, Untaken,
+    Address, Delivered, Entry, NetError, NetRecord, NetSummary, Receiver, Settings, Subscriber,
+    Untaken,
 };
 
-use super::manner::{CommonArgs, END_LIMIT, SlowArg, tag, tell};
+use super::manner::{CommonArgs, END_LIMIT, SlowArg, tag, tell_people};
 use super::sink::{Became, Sink, SinkArgs};
-use crate::output::note_line;
+use crate::output::{Format, note_line};
+use crate::record::{To, carry_out};
 
 /// One wait: an order to end costs this much.
 const WAIT: Duration = Duration::from_millis(20);
@@ -289,47 +292,83 @@ fn carry(from: &mut impl In, sink: &mut Sink, end: &EndArgs, stop: &Stop) -> Res
 }
 
 /// What this side is told: the books hold what the sink has not written.
-fn settings(common: &CommonArgs, stop: &Stop) -> Result<Settings> {
+fn settings(common: &CommonArgs, host: &Host) -> Result<Settings> {
     Ok(Settings {
         gathers: true,
-        ..common.settings(stop.clone())?
+        ..common.hosted(host)?
     })
 }
 
+/// A subscriber, or a receiver, whose messages go to a sink.
+struct Incoming<'a, A> {
+    args: &'a A,
+    sink: Sink,
+    /// What went wrong with the sink.
+    carried: &'a mut Result<()>,
+}
+
+impl System for Incoming<'_, SubArgs> {
+    const HOPS: &'static [&'static str] = NET;
+    type Summary = NetSummary;
+    type Error = anyhow::Error;
+
+    fn run(mut self, host: &Host) -> Result<NetRecord> {
+        let args = self.args;
+        let mut settings = settings(&args.common, host)?;
+        settings.messages.slow = args.slow.into();
+        let mut subscriber = match &args.bus {
+            Some(bus) => Subscriber::find(bus, &settings)?,
+            None => Subscriber::connect(&args.addresses, &settings)?,
+        };
+        let all = [Entry { tag: 0, mask: 0 }];
+        subscriber.subscribe(if args.tags.is_empty() {
+            &all
+        } else {
+            &args.tags
+        });
+        *self.carried = carry(&mut subscriber, &mut self.sink, &args.end, &host.stop)?;
+        // Whoever was there has gone, or had his time.
+        subscriber.acknowledge().decline();
+        Ok(subscriber.finish(Duration::ZERO, |_| {})?)
+    }
+}
+
+impl System for Incoming<'_, RecvArgs> {
+    const HOPS: &'static [&'static str] = NET;
+    type Summary = NetSummary;
+    type Error = anyhow::Error;
+
+    fn run(mut self, host: &Host) -> Result<NetRecord> {
+        let args = self.args;
+        let mut receiver = Receiver::listen(&args.address, &settings(&args.common, host)?)?;
+        host.say(format_args!("listening on {}", receiver.address()?));
+        *self.carried = carry(&mut receiver, &mut self.sink, &args.end, &host.stop)?;
+        receiver.acknowledge().decline();
+        Ok(receiver.finish(Duration::ZERO, |_| {})?)
+    }
+}
+
 pub(crate) fn subscribe(args: &SubArgs) -> Result<ExitCode> {
-    let mut sink = args.sink.open()?;
-    let stop = Stop::of_process()?;
-    let mut settings = settings(&args.common, &stop)?;
-    settings.messages.slow = args.slow.into();
-    let mut subscriber = match &args.bus {
-        Some(bus) => Subscriber::find(bus, &settings)?,
-        None => Subscriber::connect(&args.addresses, &settings)?,
-    };
-    let all = [Entry { tag: 0, mask: 0 }];
-    subscriber.subscribe(if args.tags.is_empty() {
-        &all
-    } else {
-        &args.tags
-    });
-    let carried = carry(&mut subscriber, &mut sink, &args.end, &stop)?;
-    // Whoever was there has gone, or had his time.
-    subscriber.acknowledge().decline();
-    let summary = subscriber.finish(Duration::ZERO, |_| {})?;
-    let code = tell(&summary, args.common.format, sink.is_stdout())?;
-    carried.map(|()| code)
+    carry_to_sink(args, &args.sink, args.common.format)
 }
 
 pub(crate) fn receive(args: &RecvArgs) -> Result<ExitCode> {
-    let mut sink = args.sink.open()?;
-    let stop = Stop::of_process()?;
-    let mut receiver = Receiver::listen(&args.address, &settings(&args.common, &stop)?)?;
-    note_line(format_args!(
-        "forebay: listening on {}",
-        receiver.address()?
-    ));
-    let carried = carry(&mut receiver, &mut sink, &args.end, &stop)?;
-    receiver.acknowledge().decline();
-    let summary = receiver.finish(Duration::ZERO, |_| {})?;
-    let code = tell(&summary, args.common.format, sink.is_stdout())?;
+    carry_to_sink(args, &args.sink, args.common.format)
+}
+
+/// Runs a subscriber or a receiver.
+fn carry_to_sink<A>(args: &A, sink: &SinkArgs, format: Format) -> Result<ExitCode>
+where
+    for<'a> Incoming<'a, A>: System<Summary = NetSummary, Error = anyhow::Error>,
+{
+    let sink = sink.open()?;
+    let to = To::beside(sink.is_stdout());
+    let mut carried = Ok(());
+    let incoming = Incoming {
+        args,
+        sink,
+        carried: &mut carried,
+    };
+    let code = carry_out(incoming, format, to, tell_people)?;
     carried.map(|()| code)
 }

@@ -7,20 +7,18 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use forebay_report::tdm::{SessionReport, WindowFile};
-use forebay_run::Stop;
 use forebay_run::record::Record;
 use forebay_run_net::Address;
 use forebay_run_tdm::receive::{
-    self, CsvOf, OriginalCsv, Output, ReceivePlan, ReceiveSummary, SenderSummary, Watch,
+    self, CsvOf, OriginalCsv, Output, ReceivePlan, ReceiveSession, ReceiveSummary, SenderSummary,
+    Watch,
 };
-use forebay_run_tdm::{PORT, hops, read_key};
+use forebay_run_tdm::{PORT, read_key};
 
 use super::port::PortArgs;
-use crate::output::{
-    Format, counted, note_line, note_now, parse_bytes, parse_duration, print_line,
-};
-use crate::record::{To, conclude};
-use crate::session::{LOST, gone, leak_of};
+use crate::output::{Format, counted, note_line, parse_bytes, parse_duration, print_line};
+use crate::record::{To, recorded};
+use crate::session::{LOST, gone};
 use forebay_report::text::{bytes, si};
 
 /// Least and most time of silence.
@@ -225,7 +223,6 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<ExitCode> {
         bail!("--plain is --no-gro now: it takes each datagram by itself");
     }
     check_settle(args)?;
-    let stop = Stop::of_process()?;
     let output = match &args.output {
         Some(path) if path.as_os_str() == "-" => Output::Stdout,
         Some(path) if path.to_string_lossy().contains("://") => messages(&path.to_string_lossy())?,
@@ -267,7 +264,6 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<ExitCode> {
         cpus_may_sleep: args.cpus_may_sleep,
         writer_queue_bytes: writer_queue(args),
         no_gro: args.no_gro,
-        leak: leak_of(hops::RECEIVE)?,
     };
     make_directory(args, &plan.output)?;
     let mut rows = args.rows.as_deref().map(WindowFile::create).transpose()?;
@@ -278,21 +274,10 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<ExitCode> {
     let mut watches: Vec<&mut dyn Watch> = Vec::new();
     watches.extend(rows.as_mut().map(|it| it as &mut dyn Watch));
     watches.extend(report.as_mut().map(|it| it as &mut dyn Watch));
-    let record = receive::run(
-        &plan,
-        &stop,
-        |address| {
-            note_line(format_args!(
-                "forebay: waiting for {} at {address}",
-                counted(u64::from(args.senders), "sender")
-            ))
-        },
-        |text| note_now(format_args!("forebay: {text}")),
-        watches,
-    )?;
+    let session = ReceiveSession { plan, watches };
     let to = To::beside(to_stdout);
     let tables = |record: &Record<ReceiveSummary>| print(record, to_stdout);
-    let code = conclude(&record, args.format, to, tables)?;
+    let (record, code) = recorded(session, args.format, to, tables)?;
     let lost = record
         .schemes
         .iter()

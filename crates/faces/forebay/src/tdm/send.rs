@@ -7,16 +7,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use forebay_run::Stop;
 use forebay_run::record::Record;
 use forebay_run_net::Address;
 use forebay_run_tdm::read_key;
 use forebay_run_tdm::send::{self, LaunchTimes, MessageInput, SendPlan, SendSummary};
-use forebay_run_tdm::{EmulatedClock, PORT, hops};
+use forebay_run_tdm::{EmulatedClock, PORT};
 
 use crate::output::{Format, counted, note_line, parse_bytes, parse_duration, print_line};
-use crate::record::{To, conclude};
-use crate::session::leak_of;
+use crate::record::{To, recorded};
 use forebay_report::text::bytes;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -174,7 +172,6 @@ fn input(args: &SendArgs) -> Result<(Option<PathBuf>, Option<MessageInput>)> {
 }
 
 pub(crate) fn run(args: &SendArgs) -> Result<ExitCode> {
-    let stop = Stop::of_process()?;
     let name = args.id.clone().unwrap_or_else(send::default_name);
     let (input, messages) = input(args)?;
     let plan = SendPlan {
@@ -199,13 +196,9 @@ pub(crate) fn run(args: &SendArgs) -> Result<ExitCode> {
         plain: args.plain,
         out: args.out.clone(),
         metrics: args.metrics,
-        leak: leak_of(hops::SEND)?,
         clock: args.emulate_clock,
     };
-    let record = send::run(&plan, &stop, |text| {
-        note_line(format_args!("forebay: {text}"))
-    })?;
-    let code = conclude(&record, args.format, To::Stdout, print)?;
+    let (record, code) = recorded(plan, args.format, To::Stdout, print)?;
     let untold = record.why.as_ref();
     if let Some(why) = untold.filter(|_| record.envelope.failed.is_none()) {
         note_line(format_args!("forebay: {why}"));

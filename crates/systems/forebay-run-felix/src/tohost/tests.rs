@@ -2,7 +2,9 @@
 
 use std::os::fd::OwnedFd;
 
+use forebay_ledger::Leak;
 use forebay_ring::{BlockProducer, BlockRingMemory};
+use forebay_run::Stop;
 use forebay_wire::felix::{BlockFormat, BlockWriter, Elink, Flags};
 
 use super::*;
@@ -92,9 +94,8 @@ fn what_was_done_before_a_reader_failed_is_told() {
         directory.path().join("out"),
     );
     let file = forebay_config::parse::<ToHostFile>("tohost.toml", &text).unwrap();
-    let plan = file.plan(|| false).unwrap();
-    let stop = Stop::of_library().unwrap();
-    let tohost = std::thread::spawn(move || run(&plan, &stop, |_, _| {}, |_| {}));
+    let host = Host::new(Stop::of_library().unwrap(), Leak::off(), ());
+    let tohost = std::thread::spawn(move || file.run(&host));
     card.work(|| tohost.is_finished());
     let summary = tohost.join().unwrap().unwrap();
     let failed = summary.envelope.failed.clone().unwrap();

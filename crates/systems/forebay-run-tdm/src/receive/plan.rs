@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use forebay_ledger::Leak;
 use forebay_tdm::key::Key;
 use forebay_tdm::plan::PlanInput;
 
@@ -53,6 +52,4 @@ pub struct ReceivePlan {
     pub cpus_may_sleep: bool,
     /// Datagrams are taken one by one, without the kernel's merging.
     pub no_gro: bool,
-    /// The fault switch of the tests, at `datagrams`, `hand_over`, `write`, `heaps` or `windows`; off.
-    pub leak: Leak,
 }

@@ -52,6 +52,7 @@ impl Books {
     pub(super) fn open(
         plan: &CardPlan,
         block_bytes: usize,
+        leak: &Leak,
         tell: &mut dyn FnMut(&str),
     ) -> Result<Self, RunError> {
         let run_id = format!("card-{}-{}", plan.name, std::process::id());
@@ -88,7 +89,7 @@ impl Books {
             committed_ns: 0,
             before: vec![0; plan.config.buffers],
             block_bytes: block_bytes as u64,
-            leak: plan.leak.clone(),
+            leak: leak.clone(),
         })
     }
 
@@ -164,7 +165,7 @@ mod tests {
 
     #[test]
     fn the_page_of_accounts_has_this_ledger() {
-        let books = Books::open(&CardPlan::of_replay(), 4096, &mut |_| {}).unwrap();
+        let books = Books::open(&CardPlan::of_replay(), 4096, &Leak::off(), &mut |_| {}).unwrap();
         let outline = books.ledger.reader().unwrap().outline();
         forebay_testing::accounts::assert_section("card-replay", &[outline]);
     }
@@ -172,9 +173,8 @@ mod tests {
     /// What went into a ring is counted by the ring, less what leaks.
     #[test]
     fn blocks_in_the_ring_are_counted_once_and_those_that_leak_not_at_all() {
-        let mut plan = CardPlan::of_replay();
-        plan.leak = "card:3".parse().unwrap();
-        let mut books = Books::open(&plan, 4096, &mut |_| {}).unwrap();
+        let leak = "card:3".parse().unwrap();
+        let mut books = Books::open(&CardPlan::of_replay(), 4096, &leak, &mut |_| {}).unwrap();
         let spec = BlockRingSpec {
             name: "dma0".into(),
             block_bytes: 4096,

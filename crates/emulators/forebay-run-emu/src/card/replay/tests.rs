@@ -1,10 +1,12 @@
 //! What a replay says of itself when it cannot go on.
 
 use std::fs;
+use std::path::Path;
 use std::time::Instant;
 
-use forebay_ledger::{Supervisor, audit};
+use forebay_ledger::{Leak, Supervisor, audit};
 use forebay_ring::BlockConsumer;
+use forebay_run::Stop;
 use forebay_run::run_dir::open_ledger;
 use forebay_run_felix::device::{Wanted, ask};
 use forebay_wire::felix::{BlockWriter, Elink};
@@ -66,8 +68,8 @@ fn a_block_in_hand_has_a_name_when_a_reader_ends_it() {
         };
         let socket = plan.socket.clone();
         let reader = std::thread::spawn(move || hostile(&socket, shown));
-        let stop = Stop::of_library().unwrap();
-        let ended = run(&plan, &replay, &stop, |_| {}, |_| {});
+        let host = Host::new(Stop::of_library().unwrap(), Leak::off(), ());
+        let ended = CardReplay { plan, replay }.run(&host);
         let error = ended.unwrap_err().to_string();
         assert!(error.contains("hostile"), "{error}");
         reader.join().unwrap();
