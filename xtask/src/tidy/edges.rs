@@ -13,6 +13,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("forebay-wire", &[]),
     ("forebay-ledger", &[]),
     ("forebay-settings", &[]),
+    ("forebay-rows", &[]),
     ("forebay-testing", &["forebay-ledger"]),
     ("forebay-sys", &[]),
     ("forebay-host", &["forebay-sys"]),
@@ -206,6 +207,7 @@ const BELOW_RUN_HADES: &[&str] = &[
 
 /// It shows what systems tell of themselves.
 const BELOW_REPORT: &[&str] = &[
+    "forebay-rows",
     "forebay-run",
     "forebay-run-evb",
     "forebay-evb",

@@ -1,7 +1,6 @@
 //! Rows of a measurement: named cells, kept as CSV the moment they are measured, and as Parquet at the end.
 
 pub mod csv;
-pub(crate) mod groups;
 pub mod parquet;
 
 use std::path::{Path, PathBuf};

@@ -2,20 +2,20 @@
 
 pub mod read;
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use forebay_ledger::Balance;
+use forebay_rows::{Column, ParquetWriter};
 use forebay_run::record::Record;
 use forebay_run::whole_file::{BeginError, WholeFile};
 use forebay_run_tdm::Plan;
 use forebay_run_tdm::receive::{Came, LossCause, ReceiveSummary, Row, Watch};
-use parquet::data_type::ByteArray;
-
-use crate::rows::groups::{Groups, Values};
 
 /// What asks for the file.
 const OPTION: &str = "--rows";
@@ -32,23 +32,19 @@ const LOOK: Duration = Duration::from_millis(5);
 struct Closed {
     row: Row,
     wall_ns: i64,
-    name: usize,
+    name: Arc<str>,
 }
-
-/// Groups, and the names that senders have had so far.
-type Batch = (Vec<Closed>, Vec<ByteArray>);
 
 /// A Parquet file with a row for each window, which grows with the session. A thread of its own writes it.
 pub struct WindowFile {
     path: PathBuf,
     gathered: Vec<Closed>,
-    /// All names, and which of them each sender has.
-    names: Vec<ByteArray>,
-    name_of: Vec<usize>,
+    /// The name that each sender has now.
+    names: Vec<Arc<str>>,
     most: usize,
     /// Windows that found no room.
     missed: usize,
-    to_writer: Option<SyncSender<Batch>>,
+    to_writer: Option<SyncSender<Vec<Closed>>>,
     writer: Option<JoinHandle<Result<(), String>>>,
 }
 
@@ -68,18 +64,18 @@ impl WindowFile {
             option: OPTION,
             source,
         })?;
-        let groups = Groups::create(handle, &columns(&[], &[]))?;
-        let (to_writer, batches) = sync_channel::<Batch>(GROUPS_WAIT);
+        let table = ParquetWriter::begin(handle, "window", columns())?;
+        let (to_writer, groups) = sync_channel::<Vec<Closed>>(GROUPS_WAIT);
         let told = path.display().to_string();
         let writer = std::thread::Builder::new()
             .name("fb-rows".to_owned())
             .spawn(move || {
                 let write = move || -> Result<()> {
-                    let mut groups = groups;
-                    for (windows, names) in batches {
-                        groups.write(&columns(&windows, &names))?;
+                    let mut table = table;
+                    for windows in groups {
+                        table.write(&windows)?;
                     }
-                    groups.finish()?;
+                    table.finish()?;
                     Ok(file.finish()?)
                 };
                 write().map_err(|error| {
@@ -93,7 +89,6 @@ impl WindowFile {
             path: path.to_path_buf(),
             gathered: Vec::new(),
             names: Vec::new(),
-            name_of: Vec::new(),
             most,
             missed: 0,
             to_writer: Some(to_writer),
@@ -107,13 +102,13 @@ impl WindowFile {
         if windows == 0 {
             return Ok(());
         }
-        let mut batch = (std::mem::take(&mut self.gathered), self.names.clone());
+        let mut group = std::mem::take(&mut self.gathered);
         let begun = Instant::now();
         while let Some(to_writer) = &self.to_writer {
-            match to_writer.try_send(batch) {
+            match to_writer.try_send(group) {
                 Ok(()) => return Ok(()),
                 Err(TrySendError::Full(back)) if begun.elapsed() < patience => {
-                    batch = back;
+                    group = back;
                     std::thread::sleep(LOOK);
                 }
                 Err(TrySendError::Full(_)) => {
@@ -161,16 +156,13 @@ impl WindowFile {
 impl Watch for WindowFile {
     fn joined(&mut self, sender: u16, name: &str) {
         let sender = usize::from(sender);
-        let known = self.name_of.get(sender).map(|at| self.names[*at].data());
-        if known == Some(name.as_bytes()) {
+        if self.names.get(sender).is_some_and(|known| **known == *name) {
             return;
         }
-        self.names.push(ByteArray::from(name));
-        let at = self.names.len() - 1;
-        if sender < self.name_of.len() {
-            self.name_of[sender] = at;
+        if sender < self.names.len() {
+            self.names[sender] = name.into();
         } else {
-            self.name_of.push(at);
+            self.names.push(name.into());
         }
     }
 
@@ -179,11 +171,11 @@ impl Watch for WindowFile {
     fn packet(&mut self, _: &Came) {}
 
     fn window(&mut self, row: &Row, wall_ns: i64) -> Result<(), String> {
-        let name = self.name_of.get(usize::from(row.sender)).copied();
+        let name = self.names.get(usize::from(row.sender)).cloned();
         self.gathered.push(Closed {
             row: *row,
             wall_ns,
-            name: name.unwrap_or(usize::MAX),
+            name: name.unwrap_or_default(),
         });
         if self.gathered.len() < self.most {
             return Ok(());
@@ -198,65 +190,51 @@ impl Watch for WindowFile {
     }
 }
 
-/// A window's cells: names with their units, in the order of the file.
-fn columns(windows: &[Closed], names: &[ByteArray]) -> Vec<(String, Values)> {
-    let numbers = |of: fn(&Row) -> u64| {
-        Values::Numbers(windows.iter().map(|it| of(&it.row).cast_signed()).collect())
+/// The columns of a window: names with their units, in the order of the file.
+fn columns() -> Vec<Column<Closed>> {
+    let count = |name, of: fn(&Row) -> u64| Column::count(name, move |it: &Closed| of(&it.row));
+    let came = |name, of: fn(&Row) -> i64| {
+        let there = move |it: &Closed| (it.row.received > 0).then(|| of(&it.row));
+        Column::optional(name, there)
     };
-    let came = |of: fn(&Row) -> i64| {
-        let there = |it: &Closed| (it.row.received > 0).then(|| of(&it.row));
-        Values::Some(windows.iter().map(there).collect())
-    };
-    let wall = |of: fn(&Row) -> u64| {
-        let there = |it: &Closed| {
+    let wall = |name, of: fn(&Row) -> u64| {
+        let there = move |it: &Closed| {
             let at_ns = of(&it.row);
-            (at_ns > 0).then(|| at_ns.saturating_add_signed(it.wall_ns).cast_signed())
+            (at_ns > 0).then(|| at_ns.saturating_add_signed(it.wall_ns))
         };
-        Values::Some(windows.iter().map(there).collect())
+        Column::unix_ns(name, there)
     };
-    let reported = |of: fn(&Row) -> u32| {
-        let there = |it: &Closed| it.row.reported.then(|| i64::from(of(&it.row)));
-        Values::Some(windows.iter().map(there).collect())
+    let reported = |name, of: fn(&Row) -> u32| {
+        let there = move |it: &Closed| it.row.reported.then(|| i64::from(of(&it.row)));
+        Column::optional(name, there)
     };
-    let words = windows
-        .iter()
-        .map(|it| names.get(it.name).cloned().unwrap_or_else(|| "".into()));
     let mut columns = vec![
-        ("sender", numbers(|row| row.sender.into())),
-        ("sender_name", Values::Words(words.collect())),
-        ("window", numbers(|row| row.window.into())),
-        (
-            "reported",
-            Values::Flags(windows.iter().map(|it| it.row.reported).collect()),
-        ),
-        ("sent_packets", numbers(|row| row.sent)),
-        ("received_packets", numbers(|row| row.received)),
-        ("payload_bytes", numbers(|row| row.payload_bytes)),
-        ("duplicate_packets", numbers(|row| row.duplicates)),
-        ("reordered_packets", numbers(|row| row.reordered)),
-        ("carried_packets", numbers(|row| row.carried)),
-        ("preempted_windows", numbers(|row| row.preempted)),
-        ("first_sent_unix_ns", wall(|row| row.first_sent_ns)),
-        ("last_sent_unix_ns", wall(|row| row.last_sent_ns)),
-        ("first_came_unix_ns", wall(|row| row.first_came_ns)),
-        ("last_came_unix_ns", wall(|row| row.last_came_ns)),
-        ("travel_min_ns", came(|row| row.travel_min_ns)),
-        ("travel_mean_ns", came(Row::travel_mean_ns)),
-        ("travel_max_ns", came(|row| row.travel_max_ns)),
-        ("overlap_front_packets", numbers(|row| row.overlap_front)),
-        ("overlap_back_packets", numbers(|row| row.overlap_back)),
-        ("lateness_ns", reported(|row| row.lateness_ns)),
-        ("clock_error_ns", reported(|row| row.clock_error_ns)),
-    ]
-    .into_iter()
-    .map(|(name, values)| (name.to_owned(), values))
-    .collect::<Vec<_>>();
+        count("sender", |row| row.sender.into()),
+        Column::word("sender_name", |it: &Closed| Cow::Borrowed(&*it.name)),
+        count("window", |row| row.window.into()),
+        Column::flag("reported", |it: &Closed| it.row.reported),
+        count("sent_packets", |row| row.sent),
+        count("received_packets", |row| row.received),
+        count("payload_bytes", |row| row.payload_bytes),
+        count("duplicate_packets", |row| row.duplicates),
+        count("reordered_packets", |row| row.reordered),
+        count("carried_packets", |row| row.carried),
+        count("preempted_windows", |row| row.preempted),
+        wall("first_sent_unix_ns", |row| row.first_sent_ns),
+        wall("last_sent_unix_ns", |row| row.last_sent_ns),
+        wall("first_came_unix_ns", |row| row.first_came_ns),
+        wall("last_came_unix_ns", |row| row.last_came_ns),
+        came("travel_min_ns", |row| row.travel_min_ns),
+        came("travel_mean_ns", Row::travel_mean_ns),
+        came("travel_max_ns", |row| row.travel_max_ns),
+        count("overlap_front_packets", |row| row.overlap_front),
+        count("overlap_back_packets", |row| row.overlap_back),
+        reported("lateness_ns", |row| row.lateness_ns),
+        reported("clock_error_ns", |row| row.clock_error_ns),
+    ];
     for cause in LossCause::ALL {
-        let packets = windows.iter().map(|it| it.row.lost[*cause].cast_signed());
-        columns.push((
-            format!("lost_{}_packets", cause.name()),
-            Values::Numbers(packets.collect()),
-        ));
+        let name = format!("lost_{}_packets", cause.name());
+        columns.push(Column::count(name, |it: &Closed| it.row.lost[*cause]));
     }
     columns
 }
