@@ -33,7 +33,11 @@ fn rows(flows: u64) -> Vec<Row> {
 
 fn measure(bencher: Bencher<'_, '_>, flows: u64, frame_bytes: usize, sizes: Sizes) {
     let rows = rows(flows);
-    let config = Config { seed: 1, sizes };
+    let config = Config {
+        seed: 1,
+        sizes,
+        ..Config::default()
+    };
     let mut frame = vec![0; frame_bytes];
     bencher.counter(ItemsCount::new(PACKETS)).bench_local(|| {
         let mut traffic = Traffic::new(rows.iter().copied().map(Ok), &config);

@@ -10,16 +10,38 @@ pub struct Config {
     pub seed: u64,
     /// Where the sizes of packets come from. Default: the profile's octets.
     pub sizes: Sizes,
+    /// When the packets of a flow are sent. Default: uniform.
+    pub timing: Timing,
 }
 
 /// Where the sizes of packets come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sizes {
-    /// They add up to the octets of the row.
+    /// They add up to the octets of the row. Where these need packets above 1,500 octets, all that carry something are.
     Profile,
     /// The row's packets are kept, and not its octets: 64 bytes of IP (52 %), 128 (26 %), 256 (14 %) or 512 (8 %), 143 in the mean. The
     /// same packets with less to copy: what is left is the cost of a packet.
     Small,
+}
+
+/// When the packets of a flow are sent, between its first and its last one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timing {
+    /// At instants that are uniform over its duration.
+    Uniform,
+    /// In trains, which are uniform over its duration.
+    Trains(Trains),
+}
+
+/// Packets of a flow that follow each other closely, as a sender's window lets them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trains {
+    /// Packets of a train are uniform from 1 to this, at least 1.
+    pub packets_max: u32,
+    /// Least mean time from a packet of a train to the next, ns; at least 1.
+    pub gap_ns: u64,
+    /// A flow's mean time is the least one, or the double, or so often doubled at most, each as often: senders have links of different rates. At most 32.
+    pub gap_doublings: u32,
 }
 
 impl Default for Config {
@@ -27,6 +49,7 @@ impl Default for Config {
         Self {
             seed: 1,
             sizes: Sizes::Profile,
+            timing: Timing::Uniform,
         }
     }
 }

@@ -6,11 +6,12 @@ use forebay_emu::rng::{hash, mix};
 use forebay_wire::packet::TCP;
 use forebay_wire::packet::tcp::{ACK, FIN, PSH, RST, SYN};
 
-use crate::config::Config;
+use crate::config::{Config, Timing};
 use crate::frame::{Packet, header_bytes};
 use crate::instants::gap_ns;
 use crate::profile::Row;
 use crate::sizes::{Cut, scale};
+use crate::trains::Train;
 use crate::truth::{Direction, FlowKey, FlowTruth, SideTruth};
 
 const NS_PER_MS: u64 = 1_000_000;
@@ -36,6 +37,7 @@ pub(crate) struct Flow {
     end_ns: u64,
     number: u16,
     is_adjusted: bool,
+    train: Option<Train>,
     forward: Side,
     reverse: Side,
 }
@@ -79,6 +81,10 @@ impl Flow {
             end_ns: row.end_ms * NS_PER_MS,
             number: 0,
             is_adjusted: forward_adjusted || reverse_adjusted,
+            train: match &config.timing {
+                Timing::Uniform => None,
+                Timing::Trains(trains) => Some(Train::new(trains, random_key)),
+            },
             forward: side(forward, first),
             reverse: side(reverse, second),
         }
@@ -168,8 +174,22 @@ impl Flow {
         side.sent.count(self.due_ns, packet.bytes, packet.tcp_flags);
         self.due_ns = match self.left() {
             0 | 1 => self.end_ns,
-            left => self.due_ns + gap_ns(self.end_ns - self.due_ns, left - 1, self.random()),
+            left => self.due_ns + self.gap_ns(left - 1),
         };
+    }
+
+    /// The time to the next packet, ns, behind which so many are left in front of the last one; not beyond that.
+    #[inline]
+    fn gap_ns(&mut self, left: u64) -> u64 {
+        let (duration_ns, random) = (self.end_ns - self.due_ns, self.random());
+        let Some(train) = &mut self.train else {
+            return gap_ns(duration_ns, left, random);
+        };
+        if let Some(gap_ns) = train.gap_ns(random) {
+            return gap_ns.min(duration_ns);
+        }
+        let trains = train.trains_of(left);
+        gap_ns(duration_ns, trains, self.random())
     }
 
     /// Forward first, then an answer, and then in proportion to what is left.

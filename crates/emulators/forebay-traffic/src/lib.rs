@@ -9,7 +9,7 @@
 //! - Its [`FlowTruth`] is counted from the packets, as they are written, and not copied from the row.
 //! - Memory grows with the flows that are alive at one time ([`Totals::alive_max`]), and not with the profile.
 //!
-//! It is no model of congestion: the times of a flow's packets are uniform over its duration, and its sizes uniform
+//! It is no model of congestion: the times of a flow's packets are uniform over its duration, or come in [`Trains`] that are, and its sizes uniform
 //! about their mean. Payloads are random bytes and no protocol; TCP has no options and no retransmissions. There are no fragments.
 //!
 //! ```
@@ -39,9 +39,10 @@ mod instants;
 mod profile;
 mod sizes;
 mod traffic;
+mod trains;
 mod truth;
 
-pub use config::{Config, IP_BYTES_MAX, Sizes};
+pub use config::{Config, IP_BYTES_MAX, Sizes, Timing, Trains};
 pub use error::ProfileError;
 pub use frame::FRAME_BYTES_MAX;
 pub use profile::{Profile, Row};

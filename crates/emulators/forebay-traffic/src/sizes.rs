@@ -51,7 +51,14 @@ impl Cut {
         }
         let (low, high) = self.bounds();
         let mean = (self.bytes / self.packets) as u32;
-        let spread = (mean - self.least).min(self.most - mean);
+        // Of a direction that has jumbo packets all are that can be.
+        let is_jumbo = self.most > ETHERNET_IP_BYTES_MAX && mean > ETHERNET_IP_BYTES_MAX;
+        let least = if is_jumbo {
+            ETHERNET_IP_BYTES_MAX + 1
+        } else {
+            self.least
+        };
+        let spread = (mean - least).min(self.most - mean);
         let within = scale(random, u64::from(2 * spread) + 1) as u32;
         self.take((mean - spread + within).clamp(low, high))
     }
