@@ -7,6 +7,7 @@
 //!
 //! Rows are sorted by their start. Columns may stand in another order.
 
+use std::fmt;
 use std::io::{BufRead, Read};
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -62,6 +63,32 @@ pub struct Row {
     pub bytes_reverse: u64,
     /// Source and destination, of the version of the row; made up where there are none.
     pub addresses: Option<(IpAddr, IpAddr)>,
+}
+
+impl Row {
+    /// The header of a profile, as rows are written below it.
+    pub const HEADER: &str = "START_TIME,END_TIME,L3_PROTO,L4_PROTO,SRC_PORT,DST_PORT,PACKETS,BYTES,PACKETS_REV,BYTES_REV,SRC_IP,DST_IP";
+}
+
+/// As a line of a profile has it, below [`Row::HEADER`].
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let version = if self.is_ipv6 { 6 } else { 4 };
+        let (start_ms, end_ms, protocol) = (self.start_ms, self.end_ms, self.protocol);
+        let ports = (self.source_port, self.destination_port);
+        write!(
+            f,
+            "{start_ms},{end_ms},{version},{protocol},{},{},",
+            ports.0, ports.1
+        )?;
+        let (packets, bytes) = (self.packets, self.bytes);
+        let (packets_reverse, bytes_reverse) = (self.packets_reverse, self.bytes_reverse);
+        write!(f, "{packets},{bytes},{packets_reverse},{bytes_reverse},")?;
+        match self.addresses {
+            Some((source, destination)) => write!(f, "{source},{destination}"),
+            None => f.write_str(","),
+        }
+    }
 }
 
 /// The rows of a profile, to the first that is none.
