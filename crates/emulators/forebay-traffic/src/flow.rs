@@ -186,7 +186,8 @@ impl Flow {
             return gap_ns(duration_ns, left, random);
         };
         if let Some(gap_ns) = train.gap_ns(random) {
-            return gap_ns.min(duration_ns);
+            // Slower trains than the flow has time for are as fast as that needs.
+            return gap_ns.min(duration_ns / (left + 1));
         }
         let trains = train.trains_of(left);
         gap_ns(duration_ns, trains, self.random())

@@ -2,9 +2,9 @@
 //!
 //! What is published of the real ones are aggregates (CESNET's FETA and FlowTest): packet rates and mean sizes of three of them, the share of jumbo packets of
 //! those of GÉANT, and of a thousand flows of another profile their protocols, ports, packets, and how many have one direction. The rest is assumed: which
-//! hours the published labels mean, the mean sizes and rates of the other profiles, and how the share of the heaviest flows changes in time. Its mean was set
-//! for each profile so that a connection table that keeps a flow for about 1 µs at 400 Gb/s would find as many packets' flows as is published (the hit
-//! ratio of whole packets), before anything was computed with it.
+//! hours the published labels mean, the mean sizes and rates of the other profiles, how the share of the heaviest flows changes in time, and the trains. The mean
+//! share was set for each profile from one figure of the published connection table, its hits of whole packets; the trains were set for each family, by what
+//! one of its profiles gives (the morning's).
 
 mod draws;
 mod rows;
@@ -66,7 +66,7 @@ const fn geant(
         forward_permille: 520_000 / elephant_permille,
         forward_bytes: (1_600, 6_000),
         mouse_bytes: 350,
-        timing: trains(4_000),
+        timing: trains(packet_rate_hz, 40),
     }
 }
 
@@ -89,16 +89,16 @@ const fn nix(
         forward_permille: 620,
         forward_bytes: (400, 1_460),
         mouse_bytes: 480,
-        timing: trains(12_000),
+        timing: trains(packet_rate_hz, 75),
     }
 }
 
-/// Trains of 4 packets in the mean; the fastest sender is 256 times as fast as the slowest.
-const fn trains(gap_ns: u64) -> Timing {
+/// Trains of 8 packets in the mean; the fastest senders leave so many packets of others between two of theirs in the mean, the slowest 16 times as many.
+const fn trains(packet_rate_hz: u32, packets_between: u64) -> Timing {
     Timing::Trains(Trains {
-        packets_max: 7,
-        gap_ns,
-        gap_doublings: 8,
+        packets_max: 15,
+        gap_ns: packets_between * 1_000_000_000 / packet_rate_hz as u64,
+        gap_doublings: 4,
     })
 }
 

@@ -254,7 +254,7 @@ fn small_packets_are_as_many_and_small() {
 #[test]
 fn packets_of_a_flow_come_in_trains() {
     let profile = named("nix-like-morning").unwrap();
-    // How many packets have one of their flow within the 100 packets before them.
+    // How many packets have one of their flow within the 400 packets before them.
     let close = |timing| {
         let config = Config {
             timing,
@@ -267,7 +267,7 @@ fn packets_of_a_flow_come_in_trains() {
                 break;
             };
             let before = last.insert(packet.row, at);
-            close += u64::from(before.is_some_and(|before| at - before <= 100));
+            close += u64::from(before.is_some_and(|before| at - before <= 400));
         }
         close
     };

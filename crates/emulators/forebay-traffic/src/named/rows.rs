@@ -15,6 +15,8 @@ const ACKNOWLEDGE_BYTES: u64 = 52;
 const ECHO_BYTES: u64 = 84;
 /// Other flows last a window at most, about: longest durations are so often halved.
 const DURATION_HALVINGS: u64 = 7;
+/// Packets of all flows for each packet of one that is none of the heaviest, at least, if it does not last four windows so.
+const PACE_PACKETS: u64 = 1_000;
 
 /// The rows of a named profile, sorted by their start. Memory is that of a window.
 #[derive(Debug)]
@@ -109,12 +111,13 @@ impl Window {
         let flows = budget as f64 / packets_mean();
         let elephants = f64::from(profile.elephants);
         let top = elephants / (elephants + flows);
+        let pace_us = PACE_PACKETS * 1_000_000 / u64::from(profile.packet_rate_hz);
         let (mut left, mut balance) = (budget, 0_i64);
         while left > 0 {
             let packets = packets(&mut self.random, top).min(left);
             left -= packets;
             // Large where octets so far are below the mean.
-            let row = self.row(packets, balance >= 0);
+            let row = self.row(packets, balance >= 0, pace_us);
             let bytes = row.bytes + row.bytes_reverse;
             balance += (packets * u64::from(profile.mouse_bytes)) as i64 - bytes as i64;
             self.owed_bytes -= bytes as i64;
@@ -122,7 +125,7 @@ impl Window {
         }
     }
 
-    fn row(&mut self, packets: u64, is_large: bool) -> Row {
+    fn row(&mut self, packets: u64, is_large: bool, pace_us: u64) -> Row {
         let random = &mut self.random;
         let (is_ipv6, protocol, (client, server)) = protocol(random);
         let to_server = random.below(2) == 0;
@@ -147,7 +150,7 @@ impl Window {
         let of_forward = if is_both && to_server { answer } else { data };
         let of_reverse = if to_server { data } else { answer };
         let start_ms = self.from_ms + random.below((self.to_ms - self.from_ms).max(1));
-        let duration_ms = self.duration_ms(packets);
+        let duration_ms = self.duration_ms(packets, pace_us);
         let (source_port, destination_port) = if to_server {
             (client, server)
         } else {
@@ -168,15 +171,17 @@ impl Window {
         }
     }
 
-    /// As many of 1 to 2 ms as of 2 to 4, and so on to the length of a window.
-    fn duration_ms(&mut self, packets: u64) -> u64 {
+    /// As many of the second half of a window's length as of the second half of that, and so on; no flow is faster than its pace.
+    fn duration_ms(&mut self, packets: u64, pace_us: u64) -> u64 {
         if packets == 1 {
             return 0;
         }
         let longest_us = (self.to_ms - self.from_ms).max(1) * 1_000;
         let high = longest_us >> self.random.below(DURATION_HALVINGS);
         let drawn_us = high / 2 + self.random.below(high / 2 + 1);
-        drawn_us.div_ceil(1_000)
+        drawn_us
+            .max((packets * pace_us).min(4 * longest_us))
+            .div_ceil(1_000)
     }
 
     /// The heaviest flows, with so many packets in all: they have what octets are owed, as far as their sizes let them.
