@@ -103,12 +103,13 @@ mod tests {
     fn each_count_is_in_its_own_term() {
         let folder = tempfile::tempdir().unwrap();
         let plan = TrafficPlan {
-            profile: "none".into(),
+            profile: crate::Source::File("none".into()),
             capture: folder.path().join("it.pcap"),
             truth: None,
             snap_bytes: None,
             seed: 1,
             small_packets: false,
+            trains: None,
             start_s: 0,
             out: None,
         };

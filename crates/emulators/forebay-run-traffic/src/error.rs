@@ -19,6 +19,22 @@ pub enum TrafficError {
         /// What the system says.
         source: io::Error,
     },
+    /// No profile has this name, and no file.
+    #[error(
+        "there is no profile {name:?}, and no such file; a file ends in .csv, and names are {names}"
+    )]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// Names that there are.
+        names: String,
+    },
+    /// A number of packets is said of a file.
+    #[error("--packets is for profiles that have a name: {} has its own packets", path.display())]
+    PacketsOfFile {
+        /// The file.
+        path: PathBuf,
+    },
     /// The profile is none.
     #[error(transparent)]
     Profile(#[from] ProfileError),

@@ -5,10 +5,10 @@
 mod books;
 mod capture;
 mod error;
+mod source;
 mod truth;
 
-use std::fs::File;
-use std::io::{self, BufReader};
+use std::io;
 use std::path::PathBuf;
 
 use forebay_ledger::{Condition, Leak, Reason};
@@ -16,12 +16,15 @@ use forebay_run::record::Record;
 use forebay_run::run_dir::RunEnd;
 use forebay_run::{Host, Stop, System};
 use forebay_sys::clock;
-use forebay_traffic::{Config, FRAME_BYTES_MAX, Profile, Sizes, Traffic};
+use forebay_traffic::{Config, FRAME_BYTES_MAX, Sizes, Traffic};
 use serde::Serialize;
 
 use books::Books;
 use capture::Capture;
 pub use error::TrafficError;
+pub use forebay_traffic::{NAMED, NamedProfile, WINDOW_PACKETS};
+use source::Rows;
+pub use source::{Source, WrittenProfile, write_profile};
 use truth::Truth;
 
 /// Places at which tests make packets vanish.
@@ -37,7 +40,7 @@ const SHOW_NS: u64 = 100_000_000;
 #[derive(Clone, Debug)]
 pub struct TrafficPlan {
     /// The profile: a biflow a row.
-    pub profile: PathBuf,
+    pub profile: Source,
     /// The capture that its packets go into.
     pub capture: PathBuf,
     /// Where the truth of each flow goes.
@@ -48,6 +51,8 @@ pub struct TrafficPlan {
     pub seed: u64,
     /// Small packets in the place of the profile's octets.
     pub small_packets: bool,
+    /// Whether packets of a flow come in trains; none: as the profile has it.
+    pub trains: Option<bool>,
     /// When the profile's clock begins, in s since 1970.
     pub start_s: u32,
     /// Where ledger and record lie; none: nowhere.
@@ -89,11 +94,7 @@ impl System for TrafficPlan {
 }
 
 fn make(plan: &TrafficPlan, host: &Host) -> Result<Record<TrafficSummary>, TrafficError> {
-    let profile = File::open(&plan.profile).map_err(|source| TrafficError::Unopened {
-        path: plan.profile.clone(),
-        source,
-    })?;
-    let rows = Profile::new(BufReader::with_capacity(1 << 20, profile))?;
+    let rows = plan.profile.rows(plan.seed)?;
     let sizes = if plan.small_packets {
         Sizes::Small
     } else {
@@ -102,6 +103,7 @@ fn make(plan: &TrafficPlan, host: &Host) -> Result<Record<TrafficSummary>, Traff
     let config = Config {
         seed: plan.seed,
         sizes,
+        timing: plan.profile.timing(plan.trains),
     };
     let mut books = Books::open(plan.out.as_deref(), &mut |text| host.warn(text))?;
     let mut work = Work {
@@ -119,8 +121,6 @@ fn make(plan: &TrafficPlan, host: &Host) -> Result<Record<TrafficSummary>, Traff
     let done = work.all(&host.stop, &mut books);
     work.end(done, &host.stop, books)
 }
-
-type Rows = Profile<BufReader<File>>;
 
 struct Work {
     traffic: Traffic<Rows>,

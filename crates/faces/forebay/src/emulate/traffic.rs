@@ -1,32 +1,50 @@
 //! `forebay emulate traffic`: the packets of a profile of network flows.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use forebay_report::text::{bytes, si};
 use forebay_run::record::Record;
-use forebay_run_traffic::{START_S, TrafficPlan, TrafficSummary};
+use forebay_run_traffic::{
+    NAMED, NamedProfile, START_S, Source, TrafficPlan, TrafficSummary, WINDOW_PACKETS,
+    write_profile,
+};
 
-use crate::output::{Format, print_line};
+use crate::output::{Format, parse_bytes, print_line};
 use crate::record::{To, carry_out};
+
+/// Most packets of a profile.
+const PACKETS_MAX: u64 = 1_000_000_000_000;
 
 /// Makes the packets of a profile of network flows, in order of time, with the truth of each flow.
 ///
 /// A profile is a table of FlowTest's form: a line START_TIME,END_TIME,L3_PROTO,L4_PROTO,SRC_PORT,DST_PORT,PACKETS,BYTES,PACKETS_REV,BYTES_REV (and SRC_IP,DST_IP where they are
 /// chosen), and a biflow a row, sorted by start, with times in ms and octets of IP. The same profile and seed make the same bytes. Sizes of packets add up to the octets of the row
 /// where some do; the truth says what was sent.
+///
+/// A profile may be named instead: geant-like-afternoon, geant-like-morning, geant-like-sunday, nix-like-afternoon, nix-like-morning, nix-like-night, nix-like-weekend. These are made
+/// from a few numbers and the seed, have the aggregates that are published of real networks, and are no measurement: --list tells each.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example: forebay emulate traffic --profile morning.csv --pcap morning.pcap --truth morning-truth.csv --snap 128\n\nExit codes: 0 the books close, 1 they do not, 2 it could not be done: the error names line, column and value of a profile."
+    after_help = "Examples:\n  forebay emulate traffic --profile morning.csv --pcap morning.pcap --truth morning-truth.csv --snap 128\n  forebay emulate traffic --profile geant-like-morning --packets 10M --pcap morning.pcap\n  forebay emulate traffic --profile nix-like-night --write-profile night.csv\n\nExit codes: 0 the books close, 1 they do not, 2 it could not be done: the error names line, column and value of a profile."
 )]
 pub(super) struct TrafficArgs {
-    /// The profile.
-    #[arg(long, value_name = "FILE.csv")]
-    profile: PathBuf,
+    /// The profile: one of the names, or a file.
+    #[arg(long, value_name = "NAME|FILE.csv", required_unless_present = "list")]
+    profile: Option<PathBuf>,
+    /// Lists the profiles that have a name.
+    #[arg(long, conflicts_with_all = ["profile", "pcap", "write_profile"])]
+    list: bool,
+    /// Packets of a profile that has a name, as 500k or 10M (default: 2M); their times follow from its rate.
+    #[arg(long, value_name = "N", value_parser = packets)]
+    packets: Option<u64>,
     /// The capture that packets go into, in pcap's form with times in ns. It is not written over.
-    #[arg(long, value_name = "FILE.pcap")]
-    pcap: PathBuf,
+    #[arg(long, value_name = "FILE.pcap", required_unless_present_any = ["list", "write_profile"])]
+    pcap: Option<PathBuf>,
+    /// Writes the rows of the profile instead, in FlowTest's form. That has no place for trains: give --timing trains with it to make the same packets again.
+    #[arg(long, value_name = "FILE.csv", conflicts_with_all = ["pcap", "truth", "out"])]
+    write_profile: Option<PathBuf>,
     /// A table of what each flow sent: row,src,dst,src_port,dst_port,protocol,packets,octets,packets_rev,octets_rev,start_ns,end_ns,tcp_flags,tcp_flags_rev.
     #[arg(long, value_name = "FILE.csv")]
     truth: Option<PathBuf>,
@@ -36,6 +54,9 @@ pub(super) struct TrafficArgs {
     /// Keeps the packets of the profile and makes them small: 143 octets in the mean.
     #[arg(long)]
     small_packets: bool,
+    /// When the packets of a flow are sent: uniform over its duration, or in trains that are; as the profile has it without it, which is trains for those that have a name.
+    #[arg(long, value_enum, value_name = "HOW")]
+    timing: Option<TimingArg>,
     /// All that is random follows from it.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -50,18 +71,103 @@ pub(super) struct TrafficArgs {
     format: Format,
 }
 
+/// When the packets of a flow are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum TimingArg {
+    /// At instants that are uniform over its duration.
+    Uniform,
+    /// In trains.
+    Trains,
+}
+
+/// A number of packets.
+fn packets(text: &str) -> Result<u64, String> {
+    let least = NamedProfile::packets_min();
+    let wrong = || {
+        format!(
+            "{text:?} is no number of packets; write it as 500k or 10M, {least} at least and 1T at most"
+        )
+    };
+    let packets = parse_bytes(text).map_err(|_| wrong())?;
+    (least..=PACKETS_MAX)
+        .contains(&packets)
+        .then_some(packets)
+        .ok_or_else(wrong)
+}
+
 pub(super) fn run(args: &TrafficArgs) -> Result<ExitCode> {
+    if args.list {
+        list(args.format)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let profile = args.profile.as_deref().context("--profile is missing")?;
+    let source = Source::of(profile, args.packets)?;
+    if let Some(path) = &args.write_profile {
+        return write(&source, args, path);
+    }
     let plan = TrafficPlan {
-        profile: args.profile.clone(),
-        capture: args.pcap.clone(),
+        profile: source,
+        capture: args.pcap.clone().context("--pcap is missing")?,
         truth: args.truth.clone(),
         snap_bytes: args.snap,
         seed: args.seed,
         small_packets: args.small_packets,
+        trains: args.timing.map(|timing| timing == TimingArg::Trains),
         start_s: args.start,
         out: args.out.clone(),
     };
     carry_out(plan, args.format, To::Stdout, print_text)
+}
+
+/// Tells the profiles that have a name.
+fn list(format: Format) -> Result<()> {
+    if format == Format::Json {
+        let all = NAMED.each_ref().map(|profile| {
+            serde_json::json!({
+                "name": profile.name,
+                "stands_for": profile.stands_for,
+                "says": profile.says,
+                "packet_rate_hz": profile.packet_rate_hz,
+                "packet_bytes_mean": profile.packet_bytes,
+                "heaviest_flows_share": f64::from(profile.elephant_permille) / 1_000.0,
+            })
+        });
+        print_line(serde_json::to_string(
+            &serde_json::json!({ "profiles": all }),
+        )?);
+        return Ok(());
+    }
+    print_line(
+        "Synthetic; no row was measured on a real network. In brackets the published profile that each stands for.",
+    );
+    for profile in &NAMED {
+        print_line(format_args!(
+            "{:<21} [{}] {}; {} flows at a time have {} % of the packets, in the mean over windows of {}",
+            profile.name,
+            profile.stands_for,
+            profile.says,
+            profile.elephants,
+            profile.elephant_permille / 10,
+            si(WINDOW_PACKETS as f64, "packets"),
+        ));
+    }
+    Ok(())
+}
+
+/// Writes the rows of a profile.
+fn write(source: &Source, args: &TrafficArgs, path: &Path) -> Result<ExitCode> {
+    let written = write_profile(source, args.seed, path)?;
+    match args.format {
+        Format::Json => print_line(serde_json::to_string(&written)?),
+        Format::Text => print_line(format_args!(
+            "{} flows with {} packets ({}) in {}",
+            written.rows,
+            written.packets,
+            bytes(written.octets as f64),
+            path.display(),
+        )),
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn print_text(record: &Record<TrafficSummary>) {
