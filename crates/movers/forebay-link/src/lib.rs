@@ -3,7 +3,7 @@
 //! A receiver stage is written once, over [`DatagramSource`]: in the field it reads [`udp::UdpPort`]s, in tests
 //! [`emulated::EmulatedPort`]s, which lose, repeat, reorder and damage by a seed and in virtual time. Both fill the
 //! same [`RecvBatch`], whose headers lie in shared memory and outlive a killed receiver. Captured traffic comes from
-//! [`pcap::Capture`].
+//! [`pcap::Capture`], and that of a live interface from [`packet::PacketPort`].
 //!
 //! This crate moves and counts; it does not look into payloads and decides nothing.
 //!
@@ -23,6 +23,7 @@
 pub mod bytes;
 pub mod emulated;
 mod error;
+pub mod packet;
 pub mod pcap;
 mod source;
 pub mod udp;

@@ -29,6 +29,7 @@ pub mod host;
 pub mod input;
 pub mod mapping;
 pub mod netlink;
+pub mod packet;
 pub mod process;
 pub mod sched;
 pub mod seqpacket;

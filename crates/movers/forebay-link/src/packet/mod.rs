@@ -1,0 +1,20 @@
+//! Packets of a live interface, from rings that the kernel fills.
+//!
+//! ```text
+//! interface ─▶ kernel: share by flow ─▶ ring of port 0 ─▶ blocks ─▶ frames
+//!                                    ─▶ ring of port 1 ─▶ …
+//! ```
+//!
+//! [`PacketPort::open`] makes as many ports as shall read, each for a thread of its own. Frames lie in the ring and are valid until their
+//! block is given back: nothing is copied, but the 12 bytes of both addresses where the kernel had taken a VLAN tag out of a frame, which is put
+//! back. What the kernel counted, and lost for want of room, is in [`PacketPort::kernel_counts`].
+//!
+//! Packets are what the kernel hands to such sockets: with GRO or LRO switched on at the interface, several that came on the wire may be one here. Both
+//! directions of an interface are seen; of loopback the one that comes in alone, as all of its packets are in both.
+
+mod block;
+mod port;
+
+pub use block::{Frame, Frames, RingError};
+pub use forebay_sys::packet::{InterfaceState, RingSize};
+pub use port::{Event, KernelCounts, PacketError, PacketPort, PortBlock, PortOptions};

@@ -1,0 +1,197 @@
+//! A port: the ring of one thread, with what the kernel counted for it.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use forebay_sys::SysError;
+use forebay_sys::packet::{Block, InterfaceState, PacketSocket, RingSize};
+use forebay_sys::wait;
+use thiserror::Error;
+
+use super::block::Frames;
+
+/// Kinds of interfaces that are read (`linux/if_arp.h`), and the link types of their frames (tcpdump.org/linktypes.html): 1 is Ethernet, 101 an IP packet without anything in front.
+const KINDS: [(u16, i32); 4] = [(1, 1), (772, 1), (519, 101), (65_534, 101)];
+const ETHERNET: i32 = 1;
+
+/// How ports are opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PortOptions {
+    /// So many ports share the packets of the interface, each flow in one of them, 1 at least.
+    pub queues: u16,
+    /// The ring of each.
+    pub ring: RingSize,
+    /// Of each packet at most so many first bytes are taken, 1 at least.
+    pub snap_bytes: u32,
+    /// The interface shall take frames that are not for it, too.
+    pub promiscuous: bool,
+}
+
+/// What the kernel counted for a port since it was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct KernelCounts {
+    /// Packets that came for it: those in blocks, and those that were lost for want of room.
+    pub packets: u64,
+    /// Packets that were lost as the ring was full.
+    pub drops: u64,
+    /// How often it was full.
+    pub freezes: u64,
+}
+
+/// Why a port does not go on.
+#[derive(Debug, Error)]
+pub enum PacketError {
+    /// The kernel refuses something.
+    #[error(transparent)]
+    System(#[from] SysError),
+    /// Frames of such an interface are not read.
+    #[error(
+        "{interface} is of kind {kind} (ARPHRD_*); Ethernet, loopback and tunnels of bare IP (1, 772, 519, 65534) are read"
+    )]
+    Kind {
+        /// Its name.
+        interface: String,
+        /// What it is.
+        kind: u16,
+    },
+}
+
+/// What ended a wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// A block is there.
+    Block,
+    /// The time is over, or the other descriptor is ready.
+    Quiet,
+    /// The interface is down: packets come again when it is up.
+    Down,
+    /// The interface is there no more, and none of its packets comes again.
+    Gone,
+}
+
+/// A ring of packets of an interface.
+#[derive(Debug)]
+pub struct PacketPort {
+    socket: PacketSocket,
+    link_type: i32,
+    counts: KernelCounts,
+    is_down: bool,
+}
+
+impl PacketPort {
+    /// Opens ports that share the packets of an interface. No packet is in two of them.
+    ///
+    /// # Errors
+    /// The interface is not there, is down, or of a kind that is not read; the process may not (`CAP_NET_RAW`); memory runs out.
+    pub fn open(interface: &str, options: &PortOptions) -> Result<Vec<Self>, PacketError> {
+        let ports = (0..options.queues.max(1)).map(|_| Self::shut(interface, options.ring));
+        let ports = ports.collect::<Result<Vec<_>, _>>()?;
+        if ports.len() > 1 {
+            let mut group = None;
+            for port in &ports {
+                group = Some(port.socket.join(group)?);
+            }
+        }
+        for Self { socket, .. } in &ports {
+            if options.promiscuous {
+                socket.be_promiscuous()?;
+            }
+            socket.accept(options.snap_bytes.max(1))?;
+        }
+        Ok(ports)
+    }
+
+    /// One that takes nothing yet.
+    fn shut(interface: &str, ring: RingSize) -> Result<Self, PacketError> {
+        let socket = PacketSocket::open(interface, ring)?;
+        let kind = socket.hardware_type();
+        let known = KINDS.iter().find(|(known, _)| *known == kind);
+        let &(_, link_type) = known.ok_or_else(|| PacketError::Kind {
+            interface: interface.to_owned(),
+            kind,
+        })?;
+        Ok(Self {
+            socket,
+            link_type,
+            counts: KernelCounts::default(),
+            is_down: false,
+        })
+    }
+
+    /// The link type of its frames.
+    #[must_use]
+    pub const fn link_type(&self) -> i32 {
+        self.link_type
+    }
+
+    /// The next block, if one is there.
+    pub fn take(&mut self) -> Option<PortBlock<'_>> {
+        let has_tags = self.link_type == ETHERNET;
+        let block = self.socket.take()?;
+        Some(PortBlock { block, has_tags })
+    }
+
+    /// Waits for a block, for `other`, or until `until_ns` of the monotonic clock. An interface that is down is told at the end of each wait.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn wait(&mut self, other: BorrowedFd<'_>, until_ns: u64) -> Result<Event, SysError> {
+        if self.socket.is_ready() {
+            return Ok(Event::Block);
+        }
+        let woken = wait::sleep_until_or([self.socket.as_fd(), other], until_ns, 0)?;
+        if self.socket.is_ready() {
+            return Ok(Event::Block);
+        }
+        if woken == (wait::Woken::Ready { index: 0 }) {
+            // Without a block the socket wakes by an error alone, which would wake it again.
+            self.socket.clear_error();
+            self.is_down = true;
+        }
+        if !self.is_down {
+            return Ok(Event::Quiet);
+        }
+        Ok(match self.socket.interface().state(&self.socket) {
+            InterfaceState::Gone => Event::Gone,
+            InterfaceState::Down => Event::Down,
+            InterfaceState::Up => {
+                self.is_down = false;
+                Event::Quiet
+            }
+        })
+    }
+
+    /// Asks the kernel for its counts, which has to be done before one of them is 2^32 more.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn kernel_counts(&mut self) -> Result<KernelCounts, SysError> {
+        let new = self.socket.statistics()?;
+        self.counts.packets += u64::from(new.packets);
+        self.counts.drops += u64::from(new.drops);
+        self.counts.freezes += u64::from(new.freezes);
+        Ok(self.counts)
+    }
+
+    /// Takes no more packets; those that came before are in blocks, the last of them when its time-out is over.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn close(&self) -> Result<(), SysError> {
+        self.socket.shut()
+    }
+}
+
+/// A block of frames, which is given back to the kernel when it is dropped.
+#[derive(Debug)]
+pub struct PortBlock<'a> {
+    block: Block<'a>,
+    has_tags: bool,
+}
+
+impl PortBlock<'_> {
+    /// Its frames, once: tags that were put back are not put back again.
+    pub fn frames(&mut self) -> Frames<'_> {
+        let has_tags = std::mem::take(&mut self.has_tags);
+        Frames::new(&mut self.block, has_tags)
+    }
+}

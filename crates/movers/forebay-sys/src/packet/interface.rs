@@ -1,0 +1,83 @@
+//! A network interface: its number, its kind, and whether it is up.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use rustix::io::Errno;
+use rustix::net::netdevice::{index_to_name, name_to_index};
+
+use crate::SysError;
+
+/// A network interface, by the number that it keeps when it is renamed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interface {
+    /// What it was called when it was found.
+    pub name: String,
+    /// Its number; one that is made again has another one.
+    pub index: u32,
+    /// It is loopback, which shows each packet twice: as it goes out and as it comes in.
+    pub is_loopback: bool,
+}
+
+/// How an interface is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InterfaceState {
+    /// It takes packets.
+    Up,
+    /// It is there, and is set down.
+    Down,
+    /// It is there no more.
+    Gone,
+}
+
+impl Interface {
+    pub(super) fn find(socket: BorrowedFd<'_>, name: &str) -> Result<Self, SysError> {
+        let index = name_to_index(socket, name).map_err(|errno| {
+            let error = SysError::new("ioctl(SIOCGIFINDEX)", name, errno);
+            match errno {
+                Errno::NODEV => {
+                    error.with_remedy("no such interface; `ip link` lists those that there are")
+                }
+                _ => error,
+            }
+        })?;
+        let flags = flags(socket, name)
+            .map_err(|error| SysError::new("ioctl(SIOCGIFFLAGS)", name, error))?;
+        Ok(Self {
+            name: name.to_owned(),
+            index,
+            is_loopback: flags & libc::IFF_LOOPBACK != 0,
+        })
+    }
+
+    /// How it is now; `socket` is any one of its network namespace. What cannot be found out counts as gone.
+    pub fn state(&self, socket: impl AsFd) -> InterfaceState {
+        let socket = socket.as_fd();
+        let flags = index_to_name(socket, self.index)
+            .map_err(std::io::Error::from)
+            .and_then(|name| flags(socket, &name));
+        match flags {
+            Ok(flags) if flags & libc::IFF_UP != 0 => InterfaceState::Up,
+            Ok(_) => InterfaceState::Down,
+            Err(_) => InterfaceState::Gone,
+        }
+    }
+}
+
+/// The flags of an interface (netdevice(7)).
+fn flags(socket: BorrowedFd<'_>, name: &str) -> std::io::Result<i32> {
+    // SAFETY: `ifreq` is plain memory, of which all zeroes are a valid value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    // The last byte stays 0.
+    let room = request.ifr_name.len() - 1;
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes().take(room)) {
+        *to = from as libc::c_char;
+    }
+    // SAFETY: the kernel reads the name and writes the flags of `request`, which lives through the call.
+    let answer = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS, &raw mut request) };
+    if answer != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: this is the field of the union that SIOCGIFFLAGS writes.
+    let flags = unsafe { request.ifr_ifru.ifru_flags };
+    Ok(i32::from(flags))
+}

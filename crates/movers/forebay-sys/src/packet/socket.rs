@@ -1,0 +1,344 @@
+//! The socket of a ring: what it takes, how it shares with others, and what the kernel counts of it.
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+use super::interface::{Interface, InterfaceState};
+use super::ring::{Block, Ring, RingSize};
+use crate::SysError;
+use crate::socket::set_int;
+
+/// Bytes in front of each frame that the kernel leaves free: a VLAN tag fits, which the kernel has taken out of the frame.
+const HEADROOM_BYTES: i32 = 4;
+/// Where the kernel does not say when packets under way have passed, that is waited for.
+const PASSED: Duration = Duration::from_millis(20);
+
+/// What the kernel counted since it was last asked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RingStatistics {
+    /// Packets that the filter let in: those in blocks, and those that found no room.
+    pub packets: u32,
+    /// Of these, the ones that found no room.
+    pub drops: u32,
+    /// How often the ring was full, and the kernel waited for a block.
+    pub freezes: u32,
+}
+
+/// Sockets that share the packets of an interface, each flow in one of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Group(u16);
+
+/// A packet socket of one interface with its ring.
+#[derive(Debug)]
+pub struct PacketSocket {
+    // The ring is unmapped before the socket is closed.
+    ring: Ring,
+    fd: OwnedFd,
+    interface: Interface,
+    hardware_type: u16,
+}
+
+impl PacketSocket {
+    /// Opens one that takes nothing yet. Of loopback, packets are taken as they come in alone, as each of them goes out, too.
+    ///
+    /// # Errors
+    /// The interface is not there or down, the process may not (`CAP_NET_RAW`), the size is none, or memory runs out.
+    pub fn open(interface: &str, size: RingSize) -> Result<Self, SysError> {
+        let fd = open_socket(interface)?;
+        let found = Interface::find(fd.as_fd(), interface)?;
+        let option = |name: &'static str, number, value| {
+            set_int(fd.as_fd(), libc::SOL_PACKET, number, value)
+                .map_err(|error| SysError::new(name, interface, error))
+        };
+        let version = libc::tpacket_versions::TPACKET_V3 as i32;
+        option("setsockopt(PACKET_VERSION)", libc::PACKET_VERSION, version)?;
+        option(
+            "setsockopt(PACKET_RESERVE)",
+            libc::PACKET_RESERVE,
+            HEADROOM_BYTES,
+        )?;
+        if found.is_loopback {
+            option(
+                "setsockopt(PACKET_IGNORE_OUTGOING)",
+                libc::PACKET_IGNORE_OUTGOING,
+                1,
+            )?;
+        }
+        set_ring(fd.as_fd(), size)?;
+        let ring = Ring::map(&fd, size)?;
+        limit(fd.as_fd(), 0)
+            .map_err(|error| SysError::new("setsockopt(SO_ATTACH_FILTER)", interface, error))?;
+        is_up(fd.as_fd(), &found)?;
+        let hardware_type = bind(fd.as_fd(), found.index)
+            .map_err(|error| SysError::new("bind", interface, error))?;
+        Ok(Self {
+            ring,
+            fd,
+            interface: found,
+            hardware_type,
+        })
+    }
+
+    /// The interface.
+    #[must_use]
+    pub const fn interface(&self) -> &Interface {
+        &self.interface
+    }
+
+    /// The kind of its frames (`ARPHRD_*`, `linux/if_arp.h`).
+    #[must_use]
+    pub const fn hardware_type(&self) -> u16 {
+        self.hardware_type
+    }
+
+    /// Has the interface take all frames that it sees, as long as this socket is open.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn be_promiscuous(&self) -> Result<(), SysError> {
+        let request = libc::packet_mreq {
+            mr_ifindex: self.interface.index.cast_signed(),
+            mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
+            mr_alen: 0,
+            mr_address: [0; 8],
+        };
+        set_plain(
+            self.fd.as_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_ADD_MEMBERSHIP,
+            &request,
+        )
+        .map_err(|error| {
+            SysError::new(
+                "setsockopt(PACKET_ADD_MEMBERSHIP)",
+                &*self.interface.name,
+                error,
+            )
+        })
+    }
+
+    /// Shares the interface's packets with the sockets of `group`, or begins one. Both directions of a flow, and all fragments of a packet,
+    /// go to one socket (`PACKET_FANOUT_HASH`); one that is full loses its packets, and no other takes them.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn join(&self, group: Option<Group>) -> Result<Group, SysError> {
+        const UNIQUE: u32 = libc::PACKET_FANOUT_HASH | libc::PACKET_FANOUT_FLAG_UNIQUEID;
+        let wanted = match group {
+            Some(Group(id)) => u32::from(id) | libc::PACKET_FANOUT_HASH << 16,
+            None => UNIQUE << 16,
+        };
+        let failed = |call| move |error| SysError::new(call, &*self.interface.name, error);
+        let fd = self.fd.as_fd();
+        set_int(
+            fd,
+            libc::SOL_PACKET,
+            libc::PACKET_FANOUT,
+            wanted.cast_signed(),
+        )
+        .map_err(failed("setsockopt(PACKET_FANOUT)"))?;
+        let is: i32 = read_plain(fd, libc::SOL_PACKET, libc::PACKET_FANOUT)
+            .map_err(failed("getsockopt(PACKET_FANOUT)"))?;
+        Ok(Group(is as u16))
+    }
+
+    /// Takes packets from now on, of each at most the first `snap_bytes`; 0 takes none. Ones that are under way may still come by the limit before.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn accept(&self, snap_bytes: u32) -> Result<(), SysError> {
+        limit(self.fd.as_fd(), snap_bytes).map_err(|error| {
+            SysError::new("setsockopt(SO_ATTACH_FILTER)", &*self.interface.name, error)
+        })
+    }
+
+    /// Takes nothing any more; what is under way has come when this returns. Blocks that are not full yet are handed over by their time-out.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn shut(&self) -> Result<(), SysError> {
+        self.accept(0)?;
+        // It waits for all that runs under RCU in the kernel, as the way of a packet to its filter does.
+        // SAFETY: no memory is handed over.
+        let passed =
+            unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
+        if passed != 0 {
+            std::thread::sleep(PASSED);
+        }
+        Ok(())
+    }
+
+    /// The next block, if there is one.
+    pub fn take(&mut self) -> Option<Block<'_>> {
+        self.ring.take()
+    }
+
+    /// Whether a block is there.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.ring.is_ready()
+    }
+
+    /// What the kernel counted since this was last asked: it begins anew with each answer, so that nobody else may ask.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn statistics(&self) -> Result<RingStatistics, SysError> {
+        let said: libc::tpacket_stats_v3 =
+            read_plain(self.fd.as_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS).map_err(
+                |error| {
+                    SysError::new(
+                        "getsockopt(PACKET_STATISTICS)",
+                        &*self.interface.name,
+                        error,
+                    )
+                },
+            )?;
+        Ok(RingStatistics {
+            packets: said.tp_packets,
+            drops: said.tp_drops,
+            freezes: said.tp_freeze_q_cnt,
+        })
+    }
+
+    /// Takes the error that lies at the socket, as when its interface went down, so that it can be waited for again.
+    pub fn clear_error(&self) {
+        // What it is the state of the interface tells.
+        let _ = rustix::net::sockopt::socket_error(&self.fd);
+    }
+}
+
+/// Readable when a block is there, and in error when the interface went down.
+impl AsFd for PacketSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Opened without a protocol, it gets no packet before it is bound.
+fn open_socket(interface: &str) -> Result<OwnedFd, SysError> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: no memory is handed over.
+    let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
+    if fd < 0 {
+        let error = SysError::new(
+            "socket(AF_PACKET)",
+            interface,
+            std::io::Error::last_os_error(),
+        );
+        return Err(match error.kind() {
+            std::io::ErrorKind::PermissionDenied => error.with_remedy(
+                "reading packets of an interface needs the capability CAP_NET_RAW: be root, or `setcap cap_net_raw+ep` the program",
+            ),
+            _ => error,
+        });
+    }
+    // SAFETY: the kernel has just made it, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn set_ring(fd: BorrowedFd<'_>, size: RingSize) -> Result<(), SysError> {
+    let failed = |error: std::io::Error| {
+        let what = format!("{} blocks of {} bytes", size.blocks, size.block_bytes);
+        SysError::new("setsockopt(PACKET_RX_RING)", what, error)
+    };
+    let request = size.request().ok_or_else(|| {
+        failed(std::io::ErrorKind::InvalidInput.into())
+            .with_remedy("a block has a power of two of bytes, 64 KiB at least; there are two at least, and a time-out of 1 ms at least")
+    })?;
+    set_plain(fd, libc::SOL_PACKET, libc::PACKET_RX_RING, &request).map_err(|error| {
+        failed(error).with_remedy("a smaller ring needs less memory of the kernel")
+    })
+}
+
+/// Binds the socket, and tells the kind of the interface.
+fn bind(fd: BorrowedFd<'_>, index: u32) -> std::io::Result<u16> {
+    // SAFETY: `sockaddr_ll` is plain memory, of which all zeroes are a valid value.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    address.sll_ifindex = index.cast_signed();
+    let mut bytes = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: the kernel reads `bytes` bytes of `address`, which is that large.
+    let bound = unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), bytes) };
+    if bound != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: the kernel writes at most `bytes` bytes to `address`, which is that large.
+    let told =
+        unsafe { libc::getsockname(fd.as_raw_fd(), (&raw mut address).cast(), &raw mut bytes) };
+    if told != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    Ok(address.sll_hatype)
+}
+
+/// An interface that is down is told at once: what begins now would wait for packets that do not come.
+fn is_up(fd: BorrowedFd<'_>, interface: &Interface) -> Result<(), SysError> {
+    if interface.state(fd) == InterfaceState::Up {
+        return Ok(());
+    }
+    let name = &*interface.name;
+    let error = SysError::new("bind", name, rustix::io::Errno::NETDOWN);
+    Err(error.with_remedy(format!("`ip link set {name} up`")))
+}
+
+/// Lets in so many bytes of each packet: the filter is one instruction, whose value is the length.
+fn limit(fd: BorrowedFd<'_>, snap_bytes: u32) -> std::io::Result<()> {
+    let mut returns = libc::sock_filter {
+        code: libc::BPF_RET as u16,
+        jt: 0,
+        jf: 0,
+        k: snap_bytes,
+    };
+    let program = libc::sock_fprog {
+        len: 1,
+        filter: &raw mut returns,
+    };
+    // The kernel copies the instruction within the call.
+    set_plain(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+}
+
+/// Hands over a plain structure of the kernel's.
+fn set_plain<T: Copy>(fd: BorrowedFd<'_>, level: i32, name: i32, value: &T) -> std::io::Result<()> {
+    // SAFETY: the kernel reads as many bytes as `value` has, which lives through the call.
+    let answer = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            std::ptr::from_ref(value).cast(),
+            size_of::<T>() as libc::socklen_t,
+        )
+    };
+    if answer != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Numbers alone, of which any bits are a value.
+trait Plain: Copy {}
+impl Plain for i32 {}
+impl Plain for libc::tpacket_stats_v3 {}
+
+fn read_plain<T: Plain>(fd: BorrowedFd<'_>, level: i32, name: i32) -> std::io::Result<T> {
+    let mut value = MaybeUninit::<T>::zeroed();
+    let mut bytes = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `bytes` bytes to `value`, which is that large.
+    let answer = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            value.as_mut_ptr().cast(),
+            &raw mut bytes,
+        )
+    };
+    if answer != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: zeroed before, and any bits are a value of `T`.
+    Ok(unsafe { value.assume_init() })
+}
