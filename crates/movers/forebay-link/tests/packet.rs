@@ -70,7 +70,17 @@ fn wire() -> PacketSocket {
             "f=/proc/sys/net/ipv6/conf/{end}/disable_ipv6; [ ! -e $f ] || echo 1 > $f; ip link set {end} up"
         ));
     }
+    carries();
     PacketSocket::open("near", RING).unwrap()
+}
+
+/// Waits until both ends carry: the kernel says so some time after they were set up, and drops what is sent before.
+fn carries() {
+    for end in ["near", "far"] {
+        sh(&format!(
+            "until ip -brief link show {end} | grep -q ' UP '; do sleep 0.01; done"
+        ));
+    }
 }
 
 fn send(from: &PacketSocket, frame: &[u8]) {
@@ -229,6 +239,7 @@ fn what_a_full_ring_loses_is_counted_by_the_kernel() {
     let stalled = ports[0].kernel_counts().unwrap();
     assert_eq!(stalled.packets, 3_000);
     assert!(stalled.drops > 2_000 && stalled.freezes > 0, "{stalled:?}");
+    assert_eq!(ports[0].held(), stalled.packets - stalled.drops);
     let seen = read(&mut ports, 100, |_, bytes, _| assert_eq!(bytes, frame));
     // It takes packets again; those that came while it was full are lost.
     (0..100).for_each(|_| send(&near, &frame));
@@ -241,7 +252,7 @@ fn what_a_full_ring_loses_is_counted_by_the_kernel() {
         "a closed port takes nothing"
     );
     let counts = ports[0].kernel_counts().unwrap();
-    assert_eq!((counts.packets, after), (3_100, 100));
+    assert_eq!((counts.packets, after, ports[0].held()), (3_100, 100, 0));
     assert_eq!(counts.packets, (seen + after) as u64 + counts.drops);
     assert_eq!(came_in(), 3_200);
 }
@@ -278,6 +289,7 @@ fn an_interface_that_goes_down_is_told_once_a_wait_and_one_that_goes_away_too() 
     assert_eq!(event(&mut ports, until_ns), [Event::Down; 2]);
     assert!(monotonic_ns() >= until_ns, "an endless loop");
     sh("ip link set far up");
+    carries();
     let frame = datagram((1, 9), (2, 53), 7, 40);
     send(&near, &frame);
     assert_eq!(

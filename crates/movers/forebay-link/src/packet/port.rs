@@ -123,6 +123,18 @@ impl PacketPort {
         self.link_type
     }
 
+    /// What its interface was called when it was opened.
+    #[must_use]
+    pub fn interface(&self) -> &str {
+        &self.socket.interface().name
+    }
+
+    /// Whether a block is there.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.socket.is_ready()
+    }
+
     /// The next block, if one is there.
     pub fn take(&mut self) -> Option<PortBlock<'_>> {
         let has_tags = self.link_type == ETHERNET;
@@ -158,6 +170,12 @@ impl PacketPort {
                 Event::Quiet
             }
         })
+    }
+
+    /// Packets that are in the ring, by the heads of its blocks: the kernel counts up while it fills one.
+    #[must_use]
+    pub fn held(&self) -> u64 {
+        self.socket.held()
     }
 
     /// Asks the kernel for its counts, which has to be done before one of them is 2^32 more.

@@ -13,6 +13,9 @@ use crate::mapping::{Access, Pages};
 /// Where the status of a block lies in it.
 const STATUS_OFFSET: usize =
     offset_of!(libc::tpacket_block_desc, hdr) + offset_of!(libc::tpacket_hdr_v1, block_status);
+/// Where the number of its packets lies.
+const PACKETS_OFFSET: usize =
+    offset_of!(libc::tpacket_block_desc, hdr) + offset_of!(libc::tpacket_hdr_v1, num_pkts);
 /// The pages that a block is made of, in bytes.
 const PAGE_BYTES: u32 = 4_096;
 
@@ -79,10 +82,25 @@ impl Ring {
         unsafe { self.pages.start().add(self.next * self.block_bytes) }
     }
 
-    fn status(&self) -> &AtomicU32 {
-        // SAFETY: the word lies within the block, is aligned to 4 as blocks are to pages, and stays mapped as long as `self`
+    /// A word of the head of a block.
+    fn word(&self, block: usize, offset: usize) -> &AtomicU32 {
+        let at = block % self.blocks * self.block_bytes + offset;
+        // SAFETY: the word lies within a block, is aligned to 4 as blocks are to pages, and stays mapped as long as `self`
         // lives. The kernel writes it as a whole.
-        unsafe { AtomicU32::from_ptr(self.block_start().add(STATUS_OFFSET).cast()) }
+        unsafe { AtomicU32::from_ptr(self.pages.start().add(at).cast()) }
+    }
+
+    fn status(&self) -> &AtomicU32 {
+        self.word(self.next, STATUS_OFFSET)
+    }
+
+    /// Packets that are in the ring: in blocks that were not taken yet, and in the one that the kernel fills.
+    #[must_use]
+    pub fn held(&self) -> u64 {
+        let packets = |block| self.word(block, PACKETS_OFFSET).load(Ordering::Relaxed);
+        (0..self.blocks)
+            .map(|block| u64::from(packets(block)))
+            .sum()
     }
 
     /// Whether a block is there.
@@ -123,6 +141,9 @@ impl DerefMut for Block<'_> {
 impl Drop for Block<'_> {
     fn drop(&mut self) {
         let ring = &mut *self.ring;
+        // The kernel counts anew when it begins the block; until then nothing is in it.
+        ring.word(ring.next, PACKETS_OFFSET)
+            .store(0, Ordering::Relaxed);
         ring.status()
             .store(libc::TP_STATUS_KERNEL, Ordering::Release);
         ring.next = (ring.next + 1) % ring.blocks;
@@ -159,8 +180,13 @@ mod tests {
             // What was written two blocks ago is there again.
             assert_eq!(block[100], round.saturating_sub(1));
             block[100] = round + 1;
+            block[PACKETS_OFFSET..PACKETS_OFFSET + 4].copy_from_slice(&7_u32.to_ne_bytes());
             drop(block);
             assert!(!ring.is_ready());
+            assert_eq!(ring.held(), 0);
+            ring.word(ring.next, PACKETS_OFFSET)
+                .store(3, Ordering::Relaxed);
+            assert_eq!(ring.held(), 3);
         }
     }
 

@@ -180,6 +180,12 @@ impl PacketSocket {
         self.ring.is_ready()
     }
 
+    /// Packets that are in the ring.
+    #[must_use]
+    pub fn held(&self) -> u64 {
+        self.ring.held()
+    }
+
     /// What the kernel counted since this was last asked: it begins anew with each answer, so that nobody else may ask.
     ///
     /// # Errors
