@@ -1,4 +1,4 @@
-//! `forebay probe`: records of the flows of a capture.
+//! `forebay probe`: records of the flows of a capture or an interface.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,19 +13,25 @@ use crate::flags::Flags;
 use crate::output::{Format, print_line};
 use crate::record::{To, carry_out as run_system};
 
-/// Reads packets of a capture, and writes a record of each flow: addresses, ports, protocol, packets and octets both ways, times, TCP flags, and why it ended.
+/// Reads packets of a capture or of a live interface, and writes a record of each flow: addresses, ports, protocol, packets and octets both ways, times, TCP flags, and why it ended.
 ///
 /// A flow is both directions of a connection, the sender of its first packet being the source. Octets are those of IP packets, headers included. A flow ends by its time-outs, which
-/// go by the clock of the capture, by FIN of both sides or RST, when its room is needed, or with the capture. Packets that are of no flow (not IP, on a link that is not read, cut within their headers, malformed)
-/// are counted by reason.
+/// go by the clock of the capture, or of the host where an interface is read, by FIN of both sides or RST, when its room is needed, or with the run. Packets that are of no flow (not IP, on a link that is not read, cut within their headers, malformed)
+/// are counted by reason. Of an interface, the kernel's own counts of packets and of those that it had no room for are in the books (`ring.kernel_ring_full`); nothing holds capture back: records that exporters cannot take in time
+/// wait in a bounded queue, and are lost by name (`queue_full`) when that is full. A collector over TCP that is lost is looked for again.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  forebay probe --read packets.pcap --export flows.jsonl\n  forebay probe --read packets.pcap --export ipfix+udp://127.0.0.1:4739\n  ssh far tcpdump -w - | forebay probe --read - --export none --format json\n\nExit codes: 0 the books close; a capture that breaks off, and records that UDP did not take, are told and taint the run. 1 the books do not close, or somebody removed what was written. 2 it could not be done: no capture, a file that cannot be written, a collector that is not there or was lost."
+    after_help = "Examples:\n  forebay probe --read packets.pcap --export flows.jsonl\n  forebay probe --read packets.pcap --export ipfix+udp://127.0.0.1:4739\n  forebay probe --interface eth0 --queues 2 --export ipfix+tcp://collector.example:4739 --out /tmp/probe\n  ssh far tcpdump -w - | forebay probe --read - --export none --format json\n\nExit codes: 0 the books close; a capture that breaks off, an interface that goes away, and records that a collector did not take, are told and taint the run. 1 the books do not close, or somebody removed what was written. 2 it could not be done: no capture, no interface or no right to read it (CAP_NET_RAW), a file that cannot be written, a collector that is not there or was lost."
 )]
 pub(crate) struct ProbeArgs {
     /// A capture, pcap or pcapng, compressed by gzip or Zstandard or not, with Ethernet, Linux cooked, loopback or raw IP frames; - is standard input.
-    #[arg(long, value_name = "FILE")]
-    read: PathBuf,
+    #[arg(
+        long,
+        value_name = "FILE",
+        required_unless_present = "interface",
+        conflicts_with = "interface"
+    )]
+    read: Option<PathBuf>,
     /// Where records go; may be given several times. A file that ends in .ipfix (RFC 5655) or, with a JSON object in each line, in .jsonl; a collector as ipfix+udp://HOST:PORT
     /// (20,000 flows/s at most, since nothing holds a sender of UDP back) or ipfix+tcp://HOST:PORT; `none` forms and counts them.
     #[arg(long, value_name = "WHERE", default_value = "none")]
@@ -45,7 +51,7 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
     args.settings.apply(&mut settings);
     settings.export.clone_from(&args.export);
     let plan = ProbePlan {
-        read: args.read.clone(),
+        read: args.read.clone().unwrap_or_default(),
         out: args.out.clone(),
         settings,
         ..ProbePlan::default()

@@ -1,50 +1,112 @@
 //! The ledger of a probe.
 //!
 //! ```text
-//! capture ─▶ packets (decoder, table) ─▶ records ─▶ export (one account for each exporter)
+//! ring ─▶ packets (decoder, table) ─▶ records ─▶ queue ─▶ fan_out ─▶ export (one account for each exporter)
 //! ```
 //!
-//! `packets`: the reader counts what the capture had, the decoder what it refuses, and the receiver of the records what is in them; what is held is added up over the flows in the
-//! table at the end, and by what came and went before. Octets of a packet are what the decoder reads of it: that it reads them rightly is a matter of its tests. `export`, in flows with their octets: each exporter counts what came, what it has written, and what it could not write.
+//! `ring`, of an interface: the kernel counts what came for a ring and what found no room, the reader what it got, and the heads of the blocks what is held. Its items are packets alone: the kernel counts no octets.
+//! `packets`: the reader counts what the input had, the decoder what it refuses, and the receiver of the records what is in them; what is held is added up over the flows in the
+//! table at the end, and by what came and went before. Octets of a packet are what the decoder reads of it: that it reads them rightly is a matter of its tests. `records`, in flows with their octets as all that follows: what the table
+//! gave, what was handed over, and what found no room. The link `queue` is what lies in a lane, by the lane's own count at both of its ends; the account `queue` what the exporting thread took out and gave to the exporters, and
+//! the link `fan_out` holds each exporter against it. `export`: each exporter counts what came, what it has written, what waits, and what it could not write or had no room for.
 
 use std::path::Path;
 
-use forebay_flow::{Decoder, PacketDrop, Table, Volume};
+use forebay_flow::{PacketDrop, Volume};
 use forebay_ledger::{
-    Account, Book, Counter, GroupId, GroupWriter, Schema, SchemaBuilder, Tally, Unit, reasons,
+    Account, AccountId, Book, Counter, GroupId, GroupWriter, LinkSpec, Lossless, Schema,
+    SchemaBuilder, Tally, Unit, reasons,
 };
 use forebay_run::error::RunError;
 use forebay_run::record::Envelope;
 use forebay_run::run_dir::{KeptLedger, RunEnd};
 
-use crate::export::{Amount, Exporter};
+use crate::export::Amount;
+use crate::exporter::{Exporters, Passed};
+use crate::flows::Flows;
+use crate::live::RingCounts;
+use crate::queue::Queue;
 use crate::summary::{ProbeRecord, ProbeSummary};
+
+reasons! {
+    /// Why a packet of an interface is not read.
+    pub(crate) enum RingDrop {
+        /// The kernel found no room for it.
+        KernelRingFull = "kernel_ring_full",
+        /// Its block contradicted itself.
+        BrokenBlock = "broken_block",
+    }
+}
+
+reasons! {
+    /// Why a record is not handed over.
+    pub(crate) enum RecordDrop {
+        /// There was no room for it, and nothing may hold the input back.
+        QueueFull = "queue_full",
+    }
+}
 
 reasons! {
     /// Why a record is not exported.
     pub(crate) enum ExportDrop {
         /// It could not be written.
         NotWritten = "not_written",
+        /// There was no room for it while the collector was away.
+        QueueFull = "queue_full",
     }
 }
 
-/// What has been counted, and where.
-pub(crate) struct Counts<'a> {
-    /// Packets that the capture had.
-    pub(crate) seen: Volume,
-    /// Packets of the records that the table handed on.
-    pub(crate) formed: Volume,
-    pub(crate) decoder: &'a Decoder,
-    pub(crate) table: &'a Table,
+/// What a probe has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Declared {
+    /// It reads an interface.
+    pub(crate) is_live: bool,
+    /// Threads that capture.
+    pub(crate) lanes: usize,
+    pub(crate) exporters: usize,
 }
 
-struct Words {
+impl Declared {
+    /// What a thread that captures is called in accounts and metrics.
+    fn lane_names(self, lane: usize) -> (String, String) {
+        match self.is_live {
+            true => (format!("queue{lane}"), format!("queue{lane}")),
+            false => ("all".into(), String::new()),
+        }
+    }
+}
+
+/// What an exporter is called, by its place.
+pub(crate) fn exporter_name(place: usize) -> String {
+    format!("exporter{place}")
+}
+
+/// The words of a thread that captures.
+struct LaneWords {
     group: GroupId,
+    ring: Option<RingWords>,
     packets: Account<PacketDrop>,
-    exports: Vec<Account<ExportDrop>>,
+    records: Account<RecordDrop>,
+    records_id: AccountId,
+    /// What was put into its lane.
+    put: Tally,
     /// In the order of [`METRICS`].
     metrics: [Counter; METRICS.len()],
     live: Counter,
+}
+
+struct RingWords {
+    account: Account<RingDrop>,
+    freezes: Counter,
+    downs: Counter,
+}
+
+/// The words of the thread that exports.
+struct ExportWords {
+    group: GroupId,
+    /// Of each lane: the account, and what was taken out.
+    lanes: Vec<(Account<Lossless>, Tally)>,
+    exports: Vec<Account<ExportDrop>>,
 }
 
 const METRICS: [(&str, &str); 3] = [
@@ -62,105 +124,107 @@ const METRICS: [(&str, &str); 3] = [
     ),
 ];
 
-/// What an exporter is called, by its place.
-pub(crate) fn owner(place: usize) -> String {
-    format!("exporter{place}")
-}
-
-fn declare(run_id: &str, exporters: usize) -> Result<(Schema, Words), RunError> {
+fn declare(
+    run_id: &str,
+    declared: Declared,
+) -> Result<(Schema, Vec<LaneWords>, ExportWords), RunError> {
     let mut schema = SchemaBuilder::new(run_id);
     schema.program("probe");
-    let group = schema.group("probe");
-    let (taken, packets) = schema.account(group, "packets", "all", Unit::Packets);
-    schema.headline(taken);
-    let exports = (0..exporters).map(|at| {
-        let (id, account) = schema.account(group, "export", &owner(at), Unit::Flows);
-        schema.headline(id);
-        account
-    });
-    let exports = exports.collect();
-    let metrics = METRICS.map(|(name, help)| schema.counter(group, name, "", help));
-    let live = schema.gauge(group, "flows_live", "", "Flows in the table");
-    let words = Words {
-        group,
-        packets,
-        exports,
-        metrics,
-        live,
-    };
-    Ok((schema.finish()?, words))
+    let lanes = (0..declared.lanes).map(|lane| declare_lane(&mut schema, declared, lane));
+    let lanes: Vec<_> = lanes.collect();
+    let export = declare_export(&mut schema, declared, &lanes);
+    Ok((schema.finish()?, lanes, export))
 }
 
-/// The books, and where they lie.
+fn declare_lane(schema: &mut SchemaBuilder, declared: Declared, lane: usize) -> LaneWords {
+    let (owner, of) = declared.lane_names(lane);
+    let group = schema.group(&format!("capture-{owner}"));
+    let ring = declared.is_live.then(|| RingWords {
+        account: schema.account(group, "ring", &owner, Unit::Packets).1,
+        freezes: schema.counter(group, "ring_freezes", &of, "How often a ring was full"),
+        downs: schema.counter(
+            group,
+            "interface_downs",
+            &of,
+            "How often the interface went down",
+        ),
+    });
+    let (taken, packets) = schema.account(group, "packets", &owner, Unit::Packets);
+    schema.headline(taken);
+    let (records_id, records) = schema.account(group, "records", &owner, Unit::Flows);
+    LaneWords {
+        group,
+        ring,
+        packets,
+        records,
+        records_id,
+        put: schema.cursor_tally(group, &format!("put_{owner}")),
+        metrics: METRICS.map(|(name, help)| schema.counter(group, name, &of, help)),
+        live: schema.gauge(group, "flows_live", &of, "Flows in the table"),
+    }
+}
+
+fn declare_export(
+    schema: &mut SchemaBuilder,
+    declared: Declared,
+    lanes: &[LaneWords],
+) -> ExportWords {
+    let group = schema.group("export");
+    let (mut ids, mut words) = (Vec::new(), Vec::new());
+    for (lane, from) in lanes.iter().enumerate() {
+        let (owner, _) = declared.lane_names(lane);
+        let (id, account) = schema.account(group, "queue", &owner, Unit::Flows);
+        let taken = schema.cursor_tally(group, &format!("taken_{owner}"));
+        let link = LinkSpec::new("queue", &owner).from(from.records_id).to(id);
+        schema.link(link.in_flight(from.put, taken));
+        ids.push(id);
+        words.push((account, taken));
+    }
+    let exports = (0..declared.exporters).map(|at| {
+        let name = exporter_name(at);
+        let (id, account) = schema.account(group, "export", &name, Unit::Flows);
+        schema.headline(id);
+        let link = LinkSpec::new("fan_out", &name).to(id);
+        schema.link(ids.iter().fold(link, |link, from| link.from(*from)));
+        account
+    });
+    ExportWords {
+        group,
+        exports: exports.collect(),
+        lanes: words,
+    }
+}
+
+/// The ledger, of which each thread writes its own part.
 pub(crate) struct Books {
     ledger: KeptLedger,
-    group: GroupWriter,
-    book: Book,
-    words: Words,
 }
 
 impl Books {
-    /// Makes them for so many exporters, in the run directory `out` or nowhere but here.
+    /// Makes them in the run directory `out` or nowhere but here, with a part for each thread that captures and one for that which exports.
     pub(crate) fn open(
         out: Option<&Path>,
-        exporters: usize,
+        declared: Declared,
         tell: &mut dyn FnMut(&str),
-    ) -> Result<Self, RunError> {
+    ) -> Result<(Self, Vec<CaptureBook>, ExportBook), RunError> {
         let run_id = format!("probe-{}", std::process::id());
-        let (schema, words) = declare(&run_id, exporters)?;
-        let ledger = KeptLedger::open(&schema, &run_id, out, exporters, tell)?;
-        let group = GroupWriter::attach(&schema, ledger.words(), words.group)?;
-        Ok(Self {
-            book: group.restore(),
-            group,
-            ledger,
-            words,
-        })
-    }
-
-    /// Fills in what there is now, and shows it.
-    pub(crate) fn show(&mut self, counts: &Counts<'_>, exporters: &[Exporter]) {
-        self.fill(counts, exporters, counts.table.held_now());
-    }
-
-    /// The same at the end, where what is held is counted anew from the flows in the table.
-    pub(crate) fn show_end(&mut self, counts: &Counts<'_>, exporters: &[Exporter]) {
-        self.fill(counts, exporters, counts.table.held());
-    }
-
-    fn fill(&mut self, counts: &Counts<'_>, exporters: &[Exporter], in_table: Volume) {
-        let Self { book, words, .. } = self;
-        let Counts { decoder, table, .. } = counts;
-        let mut volume = |tally: Tally, volume: Volume| {
-            book.set(tally.items, volume.packets);
-            book.set(tally.bytes, volume.octets);
+        let (schema, lanes, export) = declare(&run_id, declared)?;
+        let ledger = KeptLedger::open(&schema, &run_id, out, declared.exporters, tell)?;
+        let part = |group| Part::attach(&schema, &ledger, group);
+        let lanes = lanes.into_iter().map(|words| {
+            let part = part(words.group)?;
+            Ok::<_, RunError>(CaptureBook { part, words })
+        });
+        let lanes = lanes.collect::<Result<_, _>>()?;
+        let export = ExportBook {
+            part: part(export.group)?,
+            words: export,
         };
-        volume(words.packets.incoming, counts.seen);
-        volume(words.packets.outgoing, counts.formed);
-        volume(words.packets.held, in_table);
-        for (why, refused) in decoder.refused().iter() {
-            volume(words.packets.lost(why), refused);
-        }
-        for (account, exporter) in words.exports.iter().zip(exporters) {
-            let mut flows = |tally: Tally, amount: Amount| {
-                book.set(tally.items, amount.flows);
-                book.set(tally.bytes, amount.volume.octets);
-            };
-            flows(account.incoming, exporter.came);
-            flows(account.outgoing, exporter.written);
-            flows(account.held, exporter.held());
-            flows(account.lost(ExportDrop::NotWritten), exporter.unwritten);
-        }
-        let values = [
-            decoder.fragments_joined(),
-            decoder.fragments_unknown(),
-            table.counts().out_of_order,
-        ];
-        for (counter, value) in words.metrics.iter().zip(values) {
-            book.set(*counter, value);
-        }
-        book.set(words.live, table.flows_now());
-        self.group.commit(&self.book);
+        Ok((Self { ledger }, lanes, export))
+    }
+
+    /// A sign of life.
+    pub(crate) fn heartbeat(&self) {
         self.ledger.heartbeat();
     }
 
@@ -174,116 +238,129 @@ impl Books {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use forebay_flow::{Config, DecodeConfig, EndReason, FlowKey, FlowRecord, Frame, LinkType};
-    use forebay_run::Stop;
+/// What one thread writes.
+struct Part {
+    group: GroupWriter,
+    book: Book,
+}
 
-    use super::*;
-    use crate::config::ProbeSettings;
-    use crate::export::Export;
-
-    #[test]
-    fn the_page_of_accounts_has_this_ledger() {
-        let (schema, _) = declare("probe-1", 1).unwrap();
-        forebay_testing::accounts::assert_section("probe", &[schema.outline()]);
+impl Part {
+    fn attach(schema: &Schema, ledger: &KeptLedger, group: GroupId) -> Result<Self, RunError> {
+        let group = GroupWriter::attach(schema, ledger.words(), group)?;
+        Ok(Self {
+            book: group.restore(),
+            group,
+        })
     }
 
-    /// 10.0.0.1:50000 → 10.0.0.2:50001, "hi".
-    const DATAGRAM: [u8; 30] = [
-        0x45, 0, 0, 30, 0, 7, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0xc3, 0x50, 0xc3,
-        0x51, 0, 10, 0, 0, b'h', b'i',
-    ];
+    fn volume(&mut self, tally: Tally, volume: Volume) {
+        self.book.set(tally.items, volume.packets);
+        self.book.set(tally.bytes, volume.octets);
+    }
 
-    #[test]
-    fn each_count_is_in_its_own_term() {
-        let mut decoder = Decoder::new(&DecodeConfig::default()).unwrap();
-        let mut table = Table::new(&Config::default()).unwrap();
-        let frame = |time_ns, link, bytes| Frame {
-            time_ns,
-            link,
-            bytes,
-            wire_bytes: 40,
-        };
-        // Two packets that are held, the second one earlier; a later fragment; and three that are refused.
-        let mut later = DATAGRAM;
-        later[7] = 1;
-        for (time_ns, bytes) in [(9, &DATAGRAM), (8, &DATAGRAM), (9, &later)] {
-            let packet = decoder.handle_frame(&frame(time_ns, Some(LinkType::RawIp), bytes));
-            table.handle_packet(&packet.unwrap(), &mut |_| {});
-        }
-        for (link, bytes) in [
-            (Some(LinkType::RawIp), &[0x50; 40][..]),
-            (Some(LinkType::RawIp), &DATAGRAM[..9]),
-            (None, &DATAGRAM),
-        ] {
-            decoder.handle_frame(&frame(9, link, bytes)).unwrap_err();
-        }
-        let record = FlowRecord {
-            key: FlowKey::new([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 17),
-            packets: 3,
-            octets: 300,
-            packets_rev: 4,
-            octets_rev: 44,
-            start_ns: 1,
-            end_ns: 2,
-            tcp_flags: 0,
-            tcp_flags_rev: 0,
-            end_reason: EndReason::Idle,
-        };
-        let stop = Stop::of_library().unwrap();
-        let settings = ProbeSettings::default();
-        let mut exporters: Vec<_> = (0..2)
-            .map(|_| Exporter::begin(&Export::None, &settings, &stop).unwrap())
-            .collect();
-        for (exporter, written) in exporters.iter_mut().zip([1, 3]) {
-            (0..written).for_each(|_| exporter.export(&record));
-            exporter.write();
-            exporter.export(&record);
-        }
-        let counts = Counts {
-            seen: Volume {
-                packets: 11,
-                octets: 1100,
-            },
-            formed: Volume {
-                packets: 5,
-                octets: 50,
-            },
-            decoder: &decoder,
-            table: &table,
-        };
-        let mut books = Books::open(None, exporters.len(), &mut |_| {}).unwrap();
-        for at_end in [false, true] {
-            if at_end {
-                books.show_end(&counts, &exporters);
-            } else {
-                books.show(&counts, &exporters);
-            }
-            let shown = books.ledger.reader().unwrap().snapshot().unwrap();
-            let words = &books.words;
-            let packets = &words.packets;
-            assert_eq!(shown.tally(packets.incoming), (11, 1100));
-            assert_eq!(shown.tally(packets.outgoing), (5, 50));
-            assert_eq!(shown.tally(packets.held), (3, 90));
-            for (why, octets) in [
-                (PacketDrop::NotIp, 40),
-                (PacketDrop::Truncated, 40),
-                (PacketDrop::LinkType, 40),
-            ] {
-                assert_eq!(shown.tally(packets.lost(why)), (1, octets), "{why:?}");
-            }
-            assert_eq!(shown.tally(packets.lost(PacketDrop::Malformed)), (0, 0));
-            for (account, written) in words.exports.iter().zip([1, 3]) {
-                let all = written + 1;
-                assert_eq!(shown.tally(account.incoming), (all, 344 * all));
-                assert_eq!(shown.tally(account.outgoing), (written, 344 * written));
-                assert_eq!(shown.tally(account.held), (1, 344));
-                let unwritten = account.lost(ExportDrop::NotWritten);
-                assert_eq!(shown.tally(unwritten), (0, 0));
-            }
-            let metrics = words.metrics.map(|counter| shown.value(counter));
-            assert_eq!((metrics, shown.value(words.live)), ([0, 1, 1], 2));
-        }
+    fn flows(&mut self, tally: Tally, amount: Amount) {
+        self.book.set(tally.items, amount.flows);
+        self.book.set(tally.bytes, amount.volume.octets);
+    }
+
+    fn commit(&mut self) {
+        self.group.commit(&self.book);
     }
 }
+
+/// The part of a thread that captures.
+pub(crate) struct CaptureBook {
+    part: Part,
+    words: LaneWords,
+}
+
+impl CaptureBook {
+    /// Fills in what there is now, and shows it.
+    pub(crate) fn show(&mut self, flows: &Flows<'_>, ring: Option<&RingCounts>) {
+        self.fill(flows, ring, flows.table.held_now());
+    }
+
+    /// The same at the end, where what is held is counted anew from the flows in the table.
+    pub(crate) fn show_end(&mut self, flows: &Flows<'_>, ring: Option<&RingCounts>) {
+        self.fill(flows, ring, flows.table.held());
+    }
+
+    fn fill(&mut self, flows: &Flows<'_>, ring: Option<&RingCounts>, in_table: Volume) {
+        let Self { part, words } = self;
+        if let (Some(words), Some(ring)) = (&words.ring, ring) {
+            fill_ring(&mut part.book, words, ring);
+        }
+        let Flows {
+            decoder,
+            table,
+            outlet,
+            ..
+        } = flows;
+        part.volume(words.packets.incoming, flows.seen);
+        part.volume(words.packets.outgoing, flows.formed.volume);
+        part.volume(words.packets.held, in_table);
+        for (why, refused) in decoder.refused().iter() {
+            part.volume(words.packets.lost(why), refused);
+        }
+        part.flows(words.records.incoming, flows.formed);
+        part.flows(words.records.outgoing, outlet.given);
+        part.flows(words.records.held, outlet.held());
+        part.flows(words.records.lost(RecordDrop::QueueFull), outlet.full);
+        part.flows(words.put, outlet.put());
+        let values = [
+            decoder.fragments_joined(),
+            decoder.fragments_unknown(),
+            table.counts().out_of_order,
+        ];
+        for (counter, value) in words.metrics.iter().zip(values) {
+            part.book.set(*counter, value);
+        }
+        part.book.set(words.live, table.flows_now());
+        part.commit();
+    }
+}
+
+fn fill_ring(book: &mut Book, words: &RingWords, ring: &RingCounts) {
+    let account = &words.account;
+    book.set(account.incoming.items, ring.kernel.packets);
+    book.set(account.outgoing.items, ring.read);
+    book.set(account.held.items, ring.held);
+    book.set(
+        account.lost(RingDrop::KernelRingFull).items,
+        ring.kernel.drops,
+    );
+    book.set(account.lost(RingDrop::BrokenBlock).items, ring.broken);
+    book.set(words.freezes, ring.kernel.freezes);
+    book.set(words.downs, ring.downs);
+}
+
+/// The part of the thread that exports.
+pub(crate) struct ExportBook {
+    part: Part,
+    words: ExportWords,
+}
+
+impl ExportBook {
+    /// Fills in what there is now, and shows it.
+    pub(crate) fn show(&mut self, queue: &Queue, exporters: &Exporters) {
+        let Self { part, words } = self;
+        let lanes = words.lanes.iter().zip(&exporters.lanes).enumerate();
+        for (lane, ((account, taken), Passed { came, went })) in lanes {
+            part.flows(account.incoming, *came);
+            part.flows(account.outgoing, *went);
+            part.flows(*taken, queue.taken(lane));
+        }
+        for (account, exporter) in words.exports.iter().zip(&exporters.all) {
+            part.flows(account.incoming, exporter.came);
+            part.flows(account.outgoing, exporter.written);
+            part.flows(account.held, exporter.held());
+            let not_written = account.lost(ExportDrop::NotWritten);
+            part.flows(not_written, exporter.unwritten);
+            part.flows(account.lost(ExportDrop::QueueFull), exporter.full);
+        }
+        part.commit();
+    }
+}
+
+#[cfg(test)]
+mod tests;

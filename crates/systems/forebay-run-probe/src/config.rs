@@ -35,7 +35,28 @@ settings! {
     /// A flow probe: it reads packets, and writes a record of each flow.
     pub struct ProbeSettings in [probe] {
         /// A capture, pcap or pcapng, compressed by gzip or Zstandard or not; `-` is standard input.
-        read: Option<PathBuf> => "required",
+        read: Option<PathBuf> => "required, if there is no interface",
+        /// An interface, as eth0, whose packets are read live, in and out; of loopback each once. Needs CAP_NET_RAW.
+        #[flag = "interface"]
+        interface: Option<String> => "required, if there is no capture to read",
+        /// Of an interface: so many threads share its packets, each flow in one of them, with a ring and a table of its own.
+        #[flag = "queues"]
+        queues: u16 [1..=64] = 1,
+        /// Of an interface: memory of each queue for packets that wait to be read, in bytes, in blocks of 256 KiB; what finds no room is lost, and counted.
+        #[flag = "ring"]
+        ring_bytes: u64 [524_288..=4_294_967_296] = 33_554_432,
+        /// Of an interface: so many first bytes of each packet are read. Octets are those of whole packets.
+        #[flag = "snap"]
+        snap_bytes: u32 [64..=262_144] = 262_144,
+        /// Of an interface: it takes frames that are not for this host, too.
+        #[flag = "promiscuous"]
+        promiscuous: bool = false,
+        /// The run ends after so long, in s.
+        #[flag = "duration"]
+        duration_s: Option<u64> [1..=31_536_000] => "until the capture ends, Ctrl-C or SIGTERM",
+        /// Records that may wait for the exporters, and for each collector over TCP that is away while an interface is read. Those of an interface that find no room are lost, and counted.
+        #[flag = "queue"]
+        queue_flows: u32 [256..=16_777_216] = 262_144,
         /// Where records go: a file that ends in .ipfix or, with a JSON object in each line, in .jsonl; a collector as ipfix+udp://HOST:PORT (20,000 flows/s at most) or ipfix+tcp://HOST:PORT; `none` forms and counts them.
         export: Vec<Export> = Vec::new() => "none",
         /// Where ledger and record lie. Made if it is not there.
@@ -97,13 +118,26 @@ impl ConfigFile for ProbeFile {
 
     fn of(document: &Document<'_>) -> Option<Self> {
         let (said, block) = document.one::<ProbeSettings>();
-        let Some(read) = said.read.clone() else {
-            block.complain_whole(
-                "it has no input",
-                "a capture to read",
-                "add read = \"packets.pcap\"",
-            );
-            return None;
+        let read = match (said.read.clone(), &said.interface) {
+            (Some(read), None) => read,
+            (None, Some(_)) => PathBuf::new(),
+            (Some(_), Some(_)) => {
+                block.complain(
+                    "interface",
+                    "it has two inputs",
+                    "a capture to read or an interface",
+                    "take read or interface out",
+                );
+                return None;
+            }
+            (None, None) => {
+                block.complain_whole(
+                    "it has no input",
+                    "a capture to read, or an interface",
+                    "add read = \"packets.pcap\" or interface = \"eth0\"",
+                );
+                return None;
+            }
         };
         Some(Self(ProbePlan {
             read,

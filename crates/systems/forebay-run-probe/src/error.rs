@@ -1,5 +1,6 @@
 //! What stops a probe.
 
+use forebay_link::packet::PacketError;
 use forebay_link::pcap::CaptureError;
 use forebay_run::error::RunError;
 use forebay_run::whole_file::BeginError;
@@ -19,6 +20,9 @@ pub enum ProbeError {
         /// What is wrong with it.
         source: CaptureError,
     },
+    /// The interface cannot be read.
+    #[error(transparent)]
+    Interface(#[from] PacketError),
     /// A setting of the engine.
     #[error(transparent)]
     Setting(#[from] forebay_flow::ConfigError),

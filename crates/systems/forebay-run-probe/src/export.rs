@@ -4,7 +4,9 @@ mod address;
 mod carrier;
 mod ipfix;
 mod json_lines;
+mod lasting;
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::mem;
@@ -12,9 +14,10 @@ use std::ops::AddAssign;
 use std::path::Path;
 
 use forebay_flow::{FlowRecord, Volume};
-use forebay_run::Stop;
+use forebay_run::stop::{Stop, Urgency};
 use forebay_run::whole_file::{BeginError, WholeFile};
 use forebay_sys::watched::OUTPUT_REMOVED;
+use forebay_sys::{clock, wait};
 
 use crate::config::ProbeSettings;
 use crate::error::ProbeError;
@@ -27,10 +30,14 @@ use json_lines::JsonLines;
 const OPTION: &str = "--export";
 /// Records that are written together.
 const BATCH: usize = 256;
+/// At the end a collector that is away is waited for so long since it took something, in ns.
+const END_PATIENCE_NS: u64 = 10_000_000_000;
+/// One look at whether it takes something, in ns.
+const END_LOOK_NS: u64 = 20_000_000;
 
 /// What an exporter writes to.
-trait Output {
-    /// Writes some of the first of these records, one at least: how many.
+trait Output: Send {
+    /// Writes some of the first of these records: how many. None where the collector takes nothing for now; the same records then come first again.
     fn write(&mut self, records: &[FlowRecord]) -> Result<usize, Unwritten>;
     /// Tells the collector what was ignored in front of the flows, and what was not sent to it.
     fn report(&mut self, _ignored: Volume, _not_sent: Amount) -> io::Result<()> {
@@ -73,7 +80,7 @@ pub(crate) struct Amount {
 }
 
 impl Amount {
-    fn of(record: &FlowRecord) -> Self {
+    pub(crate) fn of(record: &FlowRecord) -> Self {
         Self {
             flows: 1,
             volume: record.volume(),
@@ -104,12 +111,16 @@ pub(crate) struct Exporter {
     pub(crate) name: String,
     is_file: bool,
     to: Box<dyn Output>,
-    waiting: Vec<FlowRecord>,
+    waiting: VecDeque<FlowRecord>,
+    /// So many may wait.
+    limit: usize,
     /// Records that came.
     pub(crate) came: Amount,
     pub(crate) written: Amount,
     /// Those that could not be written.
     pub(crate) unwritten: Amount,
+    /// Those that found no room to wait.
+    pub(crate) full: Amount,
     /// What went wrong first.
     why: Option<io::Error>,
     /// Nothing is written any more.
@@ -146,16 +157,22 @@ impl Exporter {
             Export::JsonLines(path) => Box::new(JsonLines::create(path)?),
             Export::IpfixFile(path) => ipfix(Carrier::file(path)?),
             Export::IpfixUdp(collector) => ipfix(Carrier::udp(collector, stop)?),
+            // A run that reads what goes on outlasts a collector that is away for a while.
+            Export::IpfixTcp(collector) if settings.interface.is_some() => {
+                ipfix(Carrier::lasting(collector, stop)?)
+            }
             Export::IpfixTcp(collector) => ipfix(Carrier::tcp(collector, stop)?),
         };
         Ok(Self {
             name: export.to_string(),
             is_file: matches!(export, Export::JsonLines(_) | Export::IpfixFile(_)),
             to,
-            waiting: Vec::with_capacity(BATCH),
+            waiting: VecDeque::with_capacity(BATCH),
+            limit: settings.queue_flows as usize,
             came: Amount::default(),
             written: Amount::default(),
             unwritten: Amount::default(),
+            full: Amount::default(),
             why: None,
             has_failed: false,
         })
@@ -164,8 +181,12 @@ impl Exporter {
     /// Takes a record.
     pub(crate) fn export(&mut self, record: &FlowRecord) {
         self.came += Amount::of(record);
-        self.waiting.push(*record);
-        if self.waiting.len() >= BATCH {
+        if self.waiting.len() >= self.limit {
+            self.full += Amount::of(record);
+            return;
+        }
+        self.waiting.push_back(*record);
+        if self.waiting.len().is_multiple_of(BATCH) {
             self.write();
         }
     }
@@ -177,21 +198,51 @@ impl Exporter {
         held
     }
 
-    /// Writes what waits.
+    /// Writes what waits, as far as it is taken.
     pub(crate) fn write(&mut self) {
         let mut waiting = mem::take(&mut self.waiting);
-        let mut left = &waiting[..];
-        while !left.is_empty() {
-            let (to, done) = match self.step(left) {
-                Ok(records) => (&mut self.written, records),
-                Err(records) => (&mut self.unwritten, records),
+        while !waiting.is_empty() {
+            // What wraps around the end of its memory comes next.
+            let (left, _) = waiting.as_slices();
+            let (done, is_written) = match self.step(left) {
+                Ok(0) => break,
+                Ok(records) => (records, true),
+                Err(records) => (records.max(1), false),
             };
-            let (now, next) = left.split_at(done.clamp(1, left.len()));
-            now.iter().for_each(|record| *to += Amount::of(record));
-            left = next;
+            let to = match is_written {
+                true => &mut self.written,
+                false => &mut self.unwritten,
+            };
+            let done = done.min(waiting.len());
+            waiting
+                .drain(..done)
+                .for_each(|one| *to += Amount::of(&one));
         }
-        waiting.clear();
         self.waiting = waiting;
+    }
+
+    /// Writes all that waits, at the end: a collector that takes nothing is waited for, and what it does not take then is not written.
+    pub(crate) fn write_all(&mut self, stop: &Stop) {
+        let (mut left, mut since_ns) = (self.waiting.len(), clock::monotonic_ns());
+        loop {
+            self.write();
+            let now_ns = clock::monotonic_ns();
+            if self.waiting.len() < left {
+                (left, since_ns) = (self.waiting.len(), now_ns);
+            }
+            let is_over = now_ns >= since_ns + END_PATIENCE_NS;
+            if left == 0 || is_over || stop.urgency() >= Urgency::Hurry {
+                break;
+            }
+            wait::sleep_until(now_ns + END_LOOK_NS, 0);
+        }
+        if !self.waiting.is_empty() {
+            self.unwritten += self.held();
+            self.waiting.clear();
+            self.why.get_or_insert_with(|| {
+                io::Error::new(io::ErrorKind::TimedOut, "the collector was away at the end")
+            });
+        }
     }
 
     /// How many of the first of these records were written, or could not be.

@@ -1,11 +1,12 @@
 //! The flow probe: packets in, flow records out.
 //!
 //! ```text
-//! capture ─▶ decoder ─▶ table ─▶ records ─▶ exporters
+//! capture ─▶ decoder ─▶ table ─▶ records ─┐
+//! capture ─▶ decoder ─▶ table ─▶ records ─┴▶ queue ─▶ exporters
 //! ```
 //!
-//! One thread reads a capture and counts its packets, the decoder refuses some by name, the table has those of flows that go on, the others are in records, and each exporter counts
-//! what it has written.
+//! A thread reads a capture, or each of several a ring of an interface, and counts its packets; its decoder refuses some by name, its table has those of flows that go on, and the
+//! others are in records. These wait in a bounded queue for one thread that hands them to each exporter, which counts what it has written.
 
 #![forbid(unsafe_code)]
 
@@ -13,7 +14,12 @@ mod books;
 pub mod config;
 mod error;
 mod export;
+mod exporter;
+mod file;
+mod flows;
 pub mod hops;
+mod live;
+mod queue;
 mod run;
 mod source;
 mod summary;

@@ -1,37 +1,38 @@
-//! A probe from its first packet to its last record.
+//! A probe from its first packet to its last record: its threads, and how it ends.
 
 use std::hash::{BuildHasher, RandomState};
-use std::mem;
 use std::path::PathBuf;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::{self, ScopedJoinHandle};
+use std::time::Duration;
 
-use forebay_flow::{Decoder, FlowRecord, Packet, Table, Volume};
 use forebay_ledger::{Condition, Leak, Reason, Taint, TaintKind};
+use forebay_link::packet::PacketPort;
+use forebay_run::error::RunError;
 use forebay_run::record::Record;
 use forebay_run::run_dir::RunEnd;
 use forebay_run::{Host, Stop, System};
-use forebay_sys::clock;
 
-use crate::books::{Books, Counts};
+use crate::books::{Books, CaptureBook, Declared};
 use crate::config::ProbeSettings;
 use crate::error::ProbeError;
-use crate::export::{Export, Exporter, Failed, How};
+use crate::export::{Failed, How};
+use crate::exporter::Exporters;
+use crate::file;
+use crate::flows::Flows;
 use crate::hops::PROBE;
+use crate::live::{self, Live, RingCounts};
+use crate::queue::Queue;
 use crate::source::Capture;
-use crate::summary::{ExportSummary, ProbeSummary};
+use crate::summary::{Captured, ProbeSummary};
 
-/// Packets that the table gets together: it waits for the memory of several flows at once.
-const BATCH_PACKETS: usize = 64;
-/// Batches after which the clock and the order to end are looked at.
-const LOOK_BATCHES: u32 = 32;
-/// Books are shown so often, in ns.
-const SHOW_NS: u64 = 100_000_000;
-/// Collectors are told so often what was refused and not sent, in ns.
-const REPORT_NS: u64 = 60_000_000_000;
+/// A sign of life is given so often.
+const SHOW: Duration = Duration::from_millis(100);
 
 /// What a probe is told.
 #[derive(Clone, Debug, Default)]
 pub struct ProbePlan {
-    /// The capture that it reads; `-` is standard input.
+    /// The capture that it reads, if the settings name no interface; `-` is standard input.
     pub read: PathBuf,
     /// Where ledger and record lie; none: nowhere.
     pub out: Option<PathBuf>,
@@ -40,6 +41,31 @@ pub struct ProbePlan {
     /// The fault switch of the tests, at a hop of [`PROBE`](crate::hops::PROBE).
     pub leak: Leak,
 }
+
+/// Where packets come from.
+enum Input {
+    File(Capture),
+    Ports(Vec<PacketPort>),
+}
+
+impl Input {
+    fn open(plan: &ProbePlan, stop: &Stop) -> Result<Self, ProbeError> {
+        match &plan.settings.interface {
+            Some(interface) => live::open(interface, &plan.settings).map(Self::Ports),
+            None => Capture::open(&plan.read, stop).map(Self::File),
+        }
+    }
+
+    const fn lanes(&self) -> usize {
+        match self {
+            Self::File(_) => 1,
+            Self::Ports(ports) => ports.len(),
+        }
+    }
+}
+
+/// How a thread that captures ended: what broke it, what it had, and what was in its ring if it had one.
+type Ended<'a> = (Option<String>, Flows<'a>, Option<RingCounts>);
 
 /// Reads packets until they end, and exports the records of all flows.
 impl System for ProbePlan {
@@ -53,210 +79,151 @@ impl System for ProbePlan {
     }
 }
 
-/// Works until the input ends or `stop` says so.
+/// Works until the input ends or `stop` says so. `tell` is told what an operator should know.
 fn run(
     plan: &ProbePlan,
     stop: &Stop,
     tell: &mut dyn FnMut(&str),
 ) -> Result<Record<ProbeSummary>, ProbeError> {
     // A collector is there before standard input has anything.
-    let exporters = Exporters::begin(plan, stop)?;
-    let mut capture = Capture::open(&plan.read, stop)?;
-    // A seed that nobody outside of this process knows.
-    let (decode, table) = plan.settings.engine(RandomState::new().hash_one(()));
-    let mut probe = Probe {
-        decoder: Decoder::new(&decode)?,
-        table: Table::new(&table)?,
-        exporters,
-        seen: Volume::default(),
-        leak: plan.leak.clone(),
+    let mut exporters = Exporters::begin(plan, stop)?;
+    let input = Input::open(plan, stop)?;
+    let declared = Declared {
+        is_live: plan.settings.interface.is_some(),
+        lanes: input.lanes(),
+        exporters: exporters.all.len(),
     };
-    let mut books = Books::open(plan.out.as_deref(), probe.exporters.all.len(), tell)?;
-    let broken = probe.read(&mut capture, stop, &mut books);
-    probe.end(broken, stop, books)
-}
-
-struct Probe {
-    decoder: Decoder,
-    table: Table,
-    exporters: Exporters,
-    /// Packets that the capture had.
-    seen: Volume,
-    leak: Leak,
-}
-
-/// All exporters: each gets every record.
-struct Exporters {
-    all: Vec<Exporter>,
-    /// Packets of the records that the table gave.
-    formed: Volume,
-    leak: Leak,
-}
-
-impl Exporters {
-    fn begin(plan: &ProbePlan, stop: &Stop) -> Result<Self, ProbeError> {
-        let none = [Export::None];
-        let exports = match plan.settings.export.as_slice() {
-            [] => &none,
-            some => some,
-        };
-        let mut all = Vec::new();
-        for (n, export) in exports.iter().enumerate() {
-            if exports[..n].contains(export) {
-                return Err(ProbeError::Twice(export.to_string()));
-            }
-            all.push(Exporter::begin(export, &plan.settings, stop)?);
-        }
-        Ok(Self {
-            all,
-            formed: Volume::default(),
-            leak: plan.leak.clone(),
+    exporters
+        .lanes
+        .resize_with(declared.lanes, Default::default);
+    let queue = Queue::new(declared.lanes, plan.settings.queue_flows as usize);
+    // A seed that nobody outside of this process knows, and the same for all tables.
+    let seed = RandomState::new().hash_one(());
+    let flows = (0..declared.lanes).map(|lane| Flows::new(plan, &queue, (lane, seed), stop));
+    let flows = flows.collect::<Result<Vec<_>, _>>()?;
+    let (books, captures, export) = Books::open(plan.out.as_deref(), declared, tell)?;
+    if let Some(duration_s) = plan.settings.duration_s {
+        stop.end_after(Duration::from_secs(duration_s));
+    }
+    let (ended, (exports, failed)) = thread::scope(|scope| {
+        let (note, notes) = mpsc::channel();
+        let begun = begin(scope, input, flows.into_iter().zip(captures), stop, &note);
+        drop(note);
+        let exporting = thread::Builder::new().name("exporter".into());
+        let exporting = exporting.spawn_scoped(scope, || exporters.run(&queue, export));
+        let exporting = exporting.map_err(not_started)?;
+        let begun = begun?;
+        watch(&notes, &books, tell);
+        let ended: Vec<_> = begun.into_iter().map(joined).collect();
+        Ok::<_, ProbeError>((ended, joined(exporting)))
+    })?;
+    let captured: Vec<_> = ended
+        .iter()
+        .map(|(_, flows, ring)| Captured {
+            flows,
+            ring: ring.as_ref(),
         })
-    }
+        .collect();
+    let broken = ended.iter().find_map(|(broken, ..)| broken.clone());
+    let has_packets = captured.iter().any(|one| one.flows.seen.packets > 0);
+    let end = how_it_ended((broken, has_packets), failed, stop);
+    let record = books.close(end, |envelope| {
+        ProbeSummary::of(&captured, exports, envelope)
+    })?;
+    Ok(record)
+}
 
-    fn take(&mut self, record: &FlowRecord) {
-        if self.leak.take("records") {
-            return;
+/// Starts the threads that capture. Each tells by `note`, which it drops when it ends.
+fn begin<'scope, 'a: 'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    input: Input,
+    flows: impl Iterator<Item = (Flows<'a>, CaptureBook)>,
+    stop: &'a Stop,
+    note: &mpsc::Sender<String>,
+) -> Result<Vec<ScopedJoinHandle<'scope, Ended<'a>>>, ProbeError> {
+    let thread = |lane| thread::Builder::new().name(format!("capture{lane}"));
+    let started = match input {
+        Input::File(capture) => {
+            let note = note.clone();
+            let own = flows.map(|(flows, book)| (flows, book, note.clone()));
+            let mut capture = Some(capture);
+            own.filter_map(|own| Some((capture.take()?, own)))
+                .map(|(capture, (flows, book, note))| {
+                    thread(0).spawn_scoped(scope, move || {
+                        let _note = note;
+                        let (broken, flows) = file::run(capture, flows, book, stop);
+                        (broken, flows, None)
+                    })
+                })
+                .collect::<Result<Vec<_>, _>>()
         }
-        self.formed += record.volume();
-        for exporter in &mut self.all {
-            exporter.export(record);
+        Input::Ports(ports) => ports
+            .into_iter()
+            .zip(flows)
+            .enumerate()
+            .map(|(lane, (port, (flows, book)))| {
+                let note = note.clone();
+                let live = Live::new(port, flows, book, stop);
+                thread(lane).spawn_scoped(scope, move || {
+                    let tell = |said| drop(note.send(said));
+                    let (broken, flows, ring) = live.run(&tell);
+                    (broken, flows, Some(ring))
+                })
+            })
+            .collect(),
+    };
+    started.map_err(not_started)
+}
+
+fn not_started(error: std::io::Error) -> ProbeError {
+    RunError::file("starting", "a thread")(error).into()
+}
+
+/// Shows that the run lives, until no thread has anything to say any more.
+fn watch(notes: &mpsc::Receiver<String>, books: &Books, tell: &mut dyn FnMut(&str)) {
+    loop {
+        match notes.recv_timeout(SHOW) {
+            Ok(text) => tell(&text),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
         }
+        books.heartbeat();
     }
 }
 
-impl Probe {
-    /// Reads to the end, or until it shall end: what is wrong with the capture.
-    fn read(&mut self, capture: &mut Capture, stop: &Stop, books: &mut Books) -> Option<String> {
-        let mut shown_ns = clock::monotonic_ns();
-        let mut reported_ns = shown_ns;
-        let mut batch = Vec::with_capacity(BATCH_PACKETS);
-        loop {
-            for _ in 0..LOOK_BATCHES {
-                let more = self.fill(&mut batch, capture);
-                let exporters = &mut self.exporters;
-                self.table
-                    .handle_packets(&batch, &mut |record| exporters.take(record));
-                batch.clear();
-                match more {
-                    Ok(true) => {}
-                    Ok(false) => return None,
-                    // Standard input that is waited for ends with the order.
-                    Err(_) if stop.is_asked() => return None,
-                    Err(error) => return Some(error.to_string()),
-                }
-                if stop.is_asked() {
-                    return None;
-                }
-            }
-            let now_ns = clock::monotonic_ns();
-            if now_ns >= shown_ns + SHOW_NS {
-                shown_ns = now_ns;
-                // A record waits for others no longer than that.
-                self.exporters.all.iter_mut().for_each(Exporter::write);
-                books.show(&self.counts(), &self.exporters.all);
-            }
-            if now_ns >= reported_ns + REPORT_NS {
-                reported_ns = now_ns;
-                self.report();
-            }
-        }
-    }
+/// What a thread came to; its panic is this one's.
+fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
 
-    /// Tells collectors what was refused.
-    fn report(&mut self) {
-        let mut ignored = Volume::default();
-        for (_, refused) in self.decoder.refused().iter() {
-            ignored += refused;
+fn how_it_ended(
+    (broken, has_packets): (Option<String>, bool),
+    unwritten: Vec<Failed>,
+    stop: &Stop,
+) -> RunEnd {
+    let mut end = RunEnd::in_order(stop.reason().unwrap_or(Reason::InputEnded));
+    let mut failed = Vec::new();
+    let mut fail = |end: &mut RunEnd, reason, why| {
+        (end.condition, end.reason) = (Condition::Interrupted, reason);
+        failed.push(why);
+    };
+    match broken {
+        Some(why) if has_packets => {
+            end.taints.push(Taint::new(TaintKind::CaptureBroken, why));
         }
-        let exporters = self.exporters.all.iter_mut();
-        exporters.for_each(|exporter| exporter.report(ignored));
+        Some(why) => fail(&mut end, Reason::StartFailed, why),
+        None => {}
     }
-
-    /// Reads packets of flows into `batch`; whether there may be more.
-    fn fill(
-        &mut self,
-        batch: &mut Vec<Packet<'static>>,
-        capture: &mut Capture,
-    ) -> Result<bool, ProbeError> {
-        while batch.len() < BATCH_PACKETS {
-            let Some(frame) = capture.next()? else {
-                return Ok(false);
-            };
-            self.seen.packets += 1;
-            match self.decoder.handle_frame(&frame) {
-                Ok(packet) => {
-                    self.seen.octets += u64::from(packet.octets);
-                    if !self.leak.take("packets") {
-                        batch.push(packet.without_payload());
-                    }
-                }
-                Err(refused) => self.seen.octets += u64::from(refused.octets),
-            }
-        }
-        Ok(true)
-    }
-
-    fn counts(&self) -> Counts<'_> {
-        Counts {
-            seen: self.seen,
-            formed: self.exporters.formed,
-            decoder: &self.decoder,
-            table: &self.table,
+    for Failed { text, how } in unwritten {
+        match how {
+            How::InPart => end.taints.push(Taint::new(TaintKind::PeerLost, text)),
+            How::Removed => end.taints.push(Taint::new(TaintKind::OutputRemoved, text)),
+            How::Lost => fail(&mut end, Reason::ConnectionLost, text),
+            How::Unwritten => fail(&mut end, Reason::WriteFailed, text),
         }
     }
-
-    /// All flows end, all records are written, and the books close.
-    fn end(
-        mut self,
-        broken: Option<String>,
-        stop: &Stop,
-        mut books: Books,
-    ) -> Result<Record<ProbeSummary>, ProbeError> {
-        let exporters = &mut self.exporters;
-        self.table.end_all(&mut |record| exporters.take(record));
-        self.exporters.all.iter_mut().for_each(Exporter::write);
-        self.report();
-        books.show_end(&self.counts(), &self.exporters.all);
-        let exports: Vec<_> = self
-            .exporters
-            .all
-            .iter()
-            .enumerate()
-            .map(ExportSummary::of)
-            .collect();
-        let exporters = mem::take(&mut self.exporters.all);
-        let ends = exporters.into_iter().map(Exporter::finish);
-        let unwritten: Vec<_> = ends.filter_map(Result::err).collect();
-        let end = self.how_it_ended(broken, unwritten, stop);
-        let counts = self.counts();
-        let record = books.close(end, |envelope| ProbeSummary::of(&counts, exports, envelope))?;
-        Ok(record)
-    }
-
-    fn how_it_ended(&self, broken: Option<String>, unwritten: Vec<Failed>, stop: &Stop) -> RunEnd {
-        let mut end = RunEnd::in_order(stop.reason().unwrap_or(Reason::InputEnded));
-        let mut failed = Vec::new();
-        let mut fail = |end: &mut RunEnd, reason, why| {
-            (end.condition, end.reason) = (Condition::Interrupted, reason);
-            failed.push(why);
-        };
-        match broken {
-            Some(why) if self.seen.packets > 0 => {
-                end.taints.push(Taint::new(TaintKind::CaptureBroken, why));
-            }
-            Some(why) => fail(&mut end, Reason::StartFailed, why),
-            None => {}
-        }
-        for Failed { text, how } in unwritten {
-            match how {
-                How::InPart => end.taints.push(Taint::new(TaintKind::PeerLost, text)),
-                How::Removed => end.taints.push(Taint::new(TaintKind::OutputRemoved, text)),
-                How::Lost => fail(&mut end, Reason::ConnectionLost, text),
-                How::Unwritten => fail(&mut end, Reason::WriteFailed, text),
-            }
-        }
-        end.failed = (!failed.is_empty()).then(|| failed.join("; "));
-        end
-    }
+    end.failed = (!failed.is_empty()).then(|| failed.join("; "));
+    end
 }

@@ -3,8 +3,10 @@
 use forebay_run::record::{Envelope, Record};
 use serde::Serialize;
 
-use crate::books::{Counts, owner};
+use crate::books::exporter_name;
 use crate::export::Exporter;
+use crate::flows::Flows;
+use crate::live::RingCounts;
 
 /// The record of a probe.
 pub type ProbeRecord = Record<ProbeSummary>;
@@ -12,7 +14,7 @@ pub type ProbeRecord = Record<ProbeSummary>;
 /// What it has to say beside what every record says.
 #[derive(Clone, Debug, Serialize)]
 pub struct ProbeSummary {
-    /// Packets that came in.
+    /// Packets that came in: of an interface those that were read from its rings.
     pub packets_in: u64,
     /// Their octets: of IP packets as their headers say, of others what is behind the link header.
     pub octets_in: u64,
@@ -30,6 +32,10 @@ pub struct ProbeSummary {
     pub residual_octets: u64,
     /// Packets in a second of the run.
     pub packet_rate_hz: f64,
+    /// Packets of an interface that the kernel lost as a ring was full: beside those that came in.
+    pub packets_dropped_by_kernel: u64,
+    /// How often the interface went down.
+    pub interface_downs: u64,
     /// Packets with a time before that of one that came earlier.
     pub out_of_order: u64,
     /// Fragments that were given the ports of the first one of their packet.
@@ -66,7 +72,7 @@ impl ExportSummary {
             ..
         } = exporter;
         Self {
-            owner: owner(place),
+            owner: exporter_name(place),
             to: name.clone(),
             flows: written.flows,
             packets: written.volume.packets,
@@ -76,27 +82,42 @@ impl ExportSummary {
     }
 }
 
+/// What a thread had captured.
+pub(crate) struct Captured<'a> {
+    pub(crate) flows: &'a Flows<'a>,
+    pub(crate) ring: Option<&'a RingCounts>,
+}
+
 impl ProbeSummary {
     pub(crate) fn of(
-        counts: &Counts<'_>,
+        captured: &[Captured<'_>],
         exports: Vec<ExportSummary>,
         envelope: &Envelope,
     ) -> Self {
         let least = exports.iter().min_by_key(|export| export.flows);
         let of_least = |count: fn(&ExportSummary) -> u64| least.map_or(0, count);
+        let sum = |count: fn(&Captured<'_>) -> u64| captured.iter().map(count).sum::<u64>();
+        let packets_in = sum(|one| one.flows.seen.packets);
         Self {
-            packets_in: counts.seen.packets,
-            octets_in: counts.seen.octets,
+            packets_in,
+            octets_in: sum(|one| one.flows.seen.octets),
             flows_exported: of_least(|export| export.flows),
             packets_exported: of_least(|export| export.packets),
             octets_exported: of_least(|export| export.octets),
             packets_offloaded: 0,
             residual_packets: envelope.books.residual_items,
             residual_octets: envelope.books.residual_bytes,
-            packet_rate_hz: counts.seen.packets as f64 / envelope.duration_s.max(1e-9),
-            out_of_order: counts.table.counts().out_of_order,
-            fragments_joined: counts.decoder.fragments_joined(),
-            fragments_unknown: counts.decoder.fragments_unknown(),
+            packet_rate_hz: packets_in as f64 / envelope.duration_s.max(1e-9),
+            packets_dropped_by_kernel: sum(|one| one.ring.map_or(0, |ring| ring.kernel.drops)),
+            interface_downs: captured
+                .iter()
+                .filter_map(|one| one.ring)
+                .map(|ring| ring.downs)
+                .max()
+                .unwrap_or_default(),
+            out_of_order: sum(|one| one.flows.table.counts().out_of_order),
+            fragments_joined: sum(|one| one.flows.decoder.fragments_joined()),
+            fragments_unknown: sum(|one| one.flows.decoder.fragments_unknown()),
             exports,
         }
     }

@@ -97,10 +97,12 @@ impl Ring {
     /// Packets that are in the ring: in blocks that were not taken yet, and in the one that the kernel fills.
     #[must_use]
     pub fn held(&self) -> u64 {
-        let packets = |block| self.word(block, PACKETS_OFFSET).load(Ordering::Relaxed);
-        (0..self.blocks)
-            .map(|block| u64::from(packets(block)))
-            .sum()
+        let mut held = 0;
+        for block in 0..self.blocks {
+            let packets = self.word(block, PACKETS_OFFSET).load(Ordering::Relaxed);
+            held += u64::from(packets);
+        }
+        held
     }
 
     /// Whether a block is there.

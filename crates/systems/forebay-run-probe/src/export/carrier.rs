@@ -14,6 +14,7 @@ use forebay_sys::{clock, wait};
 use forebay_wire::ipfix::udp_message_bytes_max;
 
 use super::begin;
+use super::lasting::{Lasting, Turn};
 use crate::error::ProbeError;
 
 /// Message in a file or over TCP, in bytes.
@@ -32,7 +33,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// How long a collector is waited for: to take what is sent, and to close the connection at the end.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a connection may take to be made.
-const CONNECT: Duration = Duration::from_secs(5);
+pub(super) const CONNECT: Duration = Duration::from_secs(5);
 /// One look at whether to go on waiting.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -40,6 +41,7 @@ pub(super) enum Carrier {
     File { file: WholeFile, to: File },
     Udp(Udp),
     Tcp(Tcp),
+    Lasting(Lasting),
 }
 
 pub(super) struct Udp {
@@ -96,20 +98,38 @@ impl Carrier {
     pub(super) fn tcp(collector: &str, stop: &Stop) -> Result<Self, ProbeError> {
         let open = |address: SocketAddr| {
             let socket = TcpStream::connect_timeout(&address, CONNECT)?;
-            socket.set_write_timeout(Some(LOOK))?;
-            socket.set_read_timeout(Some(LOOK))?;
-            Ok(socket)
+            Tcp::of(socket, stop)
         };
-        Ok(Self::Tcp(Tcp {
-            socket: first(collector, open)?,
-            stop: stop.clone(),
-        }))
+        first(collector, open).map(Self::Tcp)
+    }
+
+    /// Of a connection that is made again when it is lost.
+    pub(super) fn lasting(collector: &str, stop: &Stop) -> Result<Self, ProbeError> {
+        let open = |address: SocketAddr| TcpStream::connect_timeout(&address, CONNECT);
+        let socket = first(collector, open)?;
+        Ok(Self::Lasting(Lasting::new(collector, socket, stop)))
+    }
+
+    /// Whether a message may be sent now.
+    pub(super) fn turn(&mut self) -> Turn {
+        match self {
+            Self::Lasting(lasting) => lasting.turn(),
+            _ => Turn::Send,
+        }
+    }
+
+    /// Whether it is there, and nothing is under way.
+    pub(super) const fn is_idle(&self) -> bool {
+        match self {
+            Self::Lasting(lasting) => lasting.is_idle(),
+            _ => true,
+        }
     }
 
     /// Most bytes of a message.
     pub(super) const fn message_bytes(&self) -> usize {
         match self {
-            Self::File { .. } | Self::Tcp(_) => MESSAGE_BYTES,
+            Self::File { .. } | Self::Tcp(_) | Self::Lasting(_) => MESSAGE_BYTES,
             Self::Udp(udp) => udp.message_bytes,
         }
     }
@@ -117,7 +137,7 @@ impl Carrier {
     /// Whether templates stand in the next message with records, when they were sent before or not.
     pub(super) fn tells(&self, has_told: bool) -> bool {
         match self {
-            Self::File { .. } | Self::Tcp(_) => !has_told,
+            Self::File { .. } | Self::Tcp(_) | Self::Lasting(_) => !has_told,
             Self::Udp(udp) => udp.told_ns.is_none_or(|told_ns| {
                 let age_ns = clock::monotonic_ns().saturating_sub(told_ns);
                 udp.messages >= REFRESH_MESSAGES || age_ns >= REFRESH_NS
@@ -125,23 +145,25 @@ impl Carrier {
         }
     }
 
-    /// Sends a message with so many records, and with the templates or not.
+    /// Sends a message with so many records, and with the templates or not: how many of them are sent now. Those of a message that is under way are told by [`Self::turn`].
     pub(super) fn send(
         &mut self,
         message: &[u8],
         records: usize,
         with_templates: bool,
-    ) -> io::Result<()> {
+    ) -> io::Result<usize> {
         match self {
-            Self::File { to, .. } => to.write_all(message),
-            Self::Tcp(tcp) => tcp.send(message),
-            Self::Udp(udp) => udp.send(message, records, with_templates),
+            Self::File { to, .. } => to.write_all(message)?,
+            Self::Tcp(tcp) => tcp.send(message)?,
+            Self::Udp(udp) => udp.send(message, records, with_templates)?,
+            Self::Lasting(lasting) => return Ok(lasting.send(message, records)),
         }
+        Ok(records)
     }
 
     /// Whether a message may go behind one that failed: of a stream the collector has lost its place.
     pub(super) const fn goes_on(&self) -> bool {
-        matches!(self, Self::Udp(_))
+        matches!(self, Self::Udp(_) | Self::Lasting(_))
     }
 
     pub(super) fn finish(self) -> io::Result<()> {
@@ -149,12 +171,16 @@ impl Carrier {
             Self::File { file, .. } => file.finish(),
             Self::Udp(_) => Ok(()),
             Self::Tcp(tcp) => tcp.finish(),
+            Self::Lasting(lasting) => lasting.finish(),
         }
     }
 }
 
 /// What `open` makes of the first address of a collector that it takes.
-fn first<T>(collector: &str, open: impl Fn(SocketAddr) -> io::Result<T>) -> Result<T, ProbeError> {
+pub(super) fn first<T>(
+    collector: &str,
+    open: impl Fn(SocketAddr) -> io::Result<T>,
+) -> Result<T, ProbeError> {
     let failed = |source| ProbeError::Collector {
         collector: collector.to_owned(),
         source,
@@ -195,6 +221,15 @@ impl Udp {
 }
 
 impl Tcp {
+    /// A connection that is there already, whose calls wait for a look each.
+    pub(super) fn of(socket: TcpStream, stop: &Stop) -> io::Result<Self> {
+        socket.set_nonblocking(false)?;
+        socket.set_write_timeout(Some(LOOK))?;
+        socket.set_read_timeout(Some(LOOK))?;
+        let stop = stop.clone();
+        Ok(Self { socket, stop })
+    }
+
     /// Whether a wait that began at `since_ns` goes on.
     fn waits(&self, since_ns: u64) -> bool {
         let waited_ns = clock::monotonic_ns().saturating_sub(since_ns);
@@ -219,7 +254,7 @@ impl Tcp {
     }
 
     /// Waits until the collector closes the connection, which it does when it has read to the end.
-    fn finish(mut self) -> io::Result<()> {
+    pub(super) fn finish(mut self) -> io::Result<()> {
         // A collector that has closed before the end has not read all.
         self.socket.set_nonblocking(true)?;
         match self.socket.read(&mut [0; 512]) {
@@ -244,7 +279,7 @@ impl Tcp {
     }
 }
 
-fn is_wait(error: &io::Error) -> bool {
+pub(super) fn is_wait(error: &io::Error) -> bool {
     let waits = [
         io::ErrorKind::WouldBlock,
         io::ErrorKind::TimedOut,

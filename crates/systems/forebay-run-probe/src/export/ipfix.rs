@@ -19,6 +19,7 @@ use forebay_wire::ipfix::elements::{
 use forebay_wire::ipfix::{FieldSpec, Finished, MessageWriter, RecordWriter, WriteError};
 
 use super::carrier::Carrier;
+use super::lasting::Turn;
 use super::{Amount, Output, Unwritten};
 use crate::config::ProbeSettings;
 
@@ -126,10 +127,24 @@ impl Ipfix {
             has_told: false,
         }
     }
+
+    /// Whether a message may be sent. A collector that was away and is there again knows nothing of what was told to it.
+    fn turn(&mut self) -> Turn {
+        let turn = self.carrier.turn();
+        if matches!(turn, Turn::Afresh) {
+            (self.sequence, self.has_told) = (0, false);
+        }
+        turn
+    }
 }
 
 impl Output for Ipfix {
     fn write(&mut self, records: &[FlowRecord]) -> Result<usize, Unwritten> {
+        match self.turn() {
+            Turn::Send | Turn::Afresh => {}
+            Turn::Sent(count) => return Ok(count),
+            Turn::Wait => return Ok(0),
+        }
         let tells = self.carrier.tells(self.has_told);
         let Self {
             carrier,
@@ -164,13 +179,17 @@ impl Output for Ipfix {
         *sequence = message.next_sequence;
         self.has_told |= tells;
         let sent = carrier.send(message.bytes, count, tells);
-        sent.map(|()| count).map_err(|why| Unwritten {
+        sent.map_err(|why| Unwritten {
             records: count,
             why,
         })
     }
 
     fn report(&mut self, ignored: Volume, not_sent: Amount) -> io::Result<()> {
+        if !self.carrier.is_idle() {
+            // It goes with the next one.
+            return Ok(());
+        }
         let pid = std::process::id();
         let metering = [
             METERING_PROCESS_ID,
@@ -203,7 +222,7 @@ impl Output for Ipfix {
         };
         let message = message(&mut self.room, self.sequence, fill)?;
         self.sequence = message.next_sequence;
-        self.carrier.send(message.bytes, 0, false)
+        self.carrier.send(message.bytes, 0, false).map(drop)
     }
 
     fn goes_on(&self) -> bool {

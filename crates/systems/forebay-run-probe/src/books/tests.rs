@@ -1,0 +1,216 @@
+use forebay_flow::{EndReason, FlowKey, FlowRecord, Frame, LinkType};
+use forebay_link::packet::KernelCounts;
+use forebay_run::Stop;
+
+use super::*;
+use crate::export::{Export, Exporter};
+use crate::queue::Found;
+use crate::run::ProbePlan;
+
+const LIVE: Declared = Declared {
+    is_live: true,
+    lanes: 2,
+    exporters: 2,
+};
+const FILE: Declared = Declared {
+    is_live: false,
+    lanes: 1,
+    exporters: 1,
+};
+
+#[test]
+fn the_page_of_accounts_has_this_ledger() {
+    let outlines = [FILE, LIVE].map(|declared| declare("probe-1", declared).unwrap().0.outline());
+    forebay_testing::accounts::assert_section("probe", &outlines);
+}
+
+/// 10.0.0.1:50000 → 10.0.0.2:50001, "hi".
+const DATAGRAM: [u8; 30] = [
+    0x45, 0, 0, 30, 0, 7, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0xc3, 0x50, 0xc3, 0x51,
+    0, 10, 0, 0, b'h', b'i',
+];
+
+fn record() -> FlowRecord {
+    FlowRecord {
+        key: FlowKey::new([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 17),
+        packets: 3,
+        octets: 300,
+        packets_rev: 4,
+        octets_rev: 44,
+        start_ns: 1,
+        end_ns: 2,
+        tcp_flags: 0,
+        tcp_flags_rev: 0,
+        end_reason: EndReason::Idle,
+    }
+}
+
+/// A plan of a live input whose queue takes so many records.
+fn plan(queue_flows: u32) -> ProbePlan {
+    let mut plan = ProbePlan::default();
+    plan.settings.interface = Some("none".into());
+    plan.settings.queue_flows = queue_flows;
+    plan
+}
+
+/// Two packets that are held, the second one earlier; a later fragment; and three that are refused.
+fn take_packets(flows: &mut Flows<'_>) {
+    let mut later = DATAGRAM;
+    later[7] = 1;
+    let ip = Some(LinkType::RawIp);
+    let frames: [(u64, _, &[u8]); 6] = [
+        (9, ip, &DATAGRAM),
+        (8, ip, &DATAGRAM),
+        (9, ip, &later),
+        (9, ip, &[0x50; 40]),
+        (9, ip, &DATAGRAM[..9]),
+        (9, None, &DATAGRAM),
+    ];
+    for (time_ns, link, bytes) in frames {
+        flows.take(&Frame {
+            time_ns,
+            link,
+            bytes,
+            wire_bytes: 40,
+        });
+    }
+    flows.settle();
+}
+
+#[test]
+fn each_count_of_a_capture_is_in_its_own_term() {
+    let stop = Stop::of_library().unwrap();
+    let (plan, queue) = (plan(256), Queue::new(2, 1));
+    let (books, mut captures, _) = Books::open(None, LIVE, &mut |_| {}).unwrap();
+    let mut flows = Flows::new(&plan, &queue, (1, 7), &stop).unwrap();
+    take_packets(&mut flows);
+    flows.formed = Amount {
+        flows: 9,
+        volume: Volume {
+            packets: 5,
+            octets: 50,
+        },
+    };
+    // One is handed over, one finds no room, and one waits.
+    for _ in 0..2 {
+        flows.outlet.push(&record());
+        flows.hand_over();
+    }
+    flows.outlet.push(&record());
+    let ring = RingCounts {
+        kernel: KernelCounts {
+            packets: 100,
+            drops: 20,
+            freezes: 2,
+        },
+        read: 60,
+        broken: 15,
+        held: 5,
+        downs: 1,
+    };
+    let book = &mut captures[1];
+    for at_end in [false, true] {
+        match at_end {
+            true => book.show_end(&flows, Some(&ring)),
+            false => book.show(&flows, Some(&ring)),
+        }
+        let shown = books.ledger.reader().unwrap().snapshot().unwrap();
+        let LaneWords {
+            packets, records, ..
+        } = &book.words;
+        assert_eq!(shown.tally(packets.incoming), (6, 210));
+        assert_eq!(shown.tally(packets.outgoing), (5, 50));
+        assert_eq!(shown.tally(packets.held), (3, 90));
+        for why in [
+            PacketDrop::NotIp,
+            PacketDrop::Truncated,
+            PacketDrop::LinkType,
+        ] {
+            assert_eq!(shown.tally(packets.lost(why)), (1, 40), "{why:?}");
+        }
+        assert_eq!(shown.tally(packets.lost(PacketDrop::Malformed)), (0, 0));
+        assert_eq!(shown.tally(records.incoming), (9, 50));
+        for tally in [
+            records.outgoing,
+            records.held,
+            records.lost(RecordDrop::QueueFull),
+            book.words.put,
+        ] {
+            assert_eq!(shown.tally(tally), (1, 344));
+        }
+        let words = book.words.ring.as_ref().unwrap();
+        let of_ring = [
+            words.account.incoming,
+            words.account.outgoing,
+            words.account.held,
+            words.account.lost(RingDrop::KernelRingFull),
+            words.account.lost(RingDrop::BrokenBlock),
+        ];
+        let of_ring = of_ring.map(|tally| shown.tally(tally));
+        assert_eq!(of_ring, [(100, 0), (60, 0), (5, 0), (20, 0), (15, 0)]);
+        assert_eq!(
+            (shown.value(words.freezes), shown.value(words.downs)),
+            (2, 1)
+        );
+        let metrics = book.words.metrics.map(|counter| shown.value(counter));
+        assert_eq!((metrics, shown.value(book.words.live)), ([0, 1, 1], 2));
+    }
+}
+
+#[test]
+fn each_count_of_the_exporters_is_in_its_own_term() {
+    let stop = Stop::of_library().unwrap();
+    let plan = plan(256);
+    let (books, _, mut book) = Books::open(None, LIVE, &mut |_| {}).unwrap();
+    let mut exporters = Exporters::begin(&plan, &stop).unwrap();
+    exporters
+        .all
+        .push(Exporter::begin(&Export::None, &plan.settings, &stop).unwrap());
+    for (exporter, written) in exporters.all.iter_mut().zip([1, 3]) {
+        (0..written).for_each(|_| exporter.export(&record()));
+        exporter.write();
+        exporter.export(&record());
+        (exporter.full.flows, exporter.unwritten.flows) = (10 * written, 20 * written);
+    }
+    let amount = |flows| Amount {
+        flows,
+        volume: Volume {
+            packets: 0,
+            octets: flows,
+        },
+    };
+    exporters.lanes = [(1, 2), (3, 4)]
+        .map(|(came, went)| Passed {
+            came: amount(came),
+            went: amount(went),
+        })
+        .into();
+    let queue = Queue::new(2, 9);
+    let mut flows = Flows::new(&plan, &queue, (1, 7), &stop).unwrap();
+    flows.outlet.push(&record());
+    flows.hand_over();
+    assert!(matches!(
+        queue.take(std::time::Duration::ZERO),
+        Found::Records(1, _)
+    ));
+    book.show(&queue, &exporters);
+    let shown = books.ledger.reader().unwrap().snapshot().unwrap();
+    let lanes = book
+        .words
+        .lanes
+        .iter()
+        .zip([[(1, 1), (2, 2), (0, 0)], [(3, 3), (4, 4), (1, 344)]]);
+    for ((account, taken), right) in lanes {
+        let tallies = [account.incoming, account.outgoing, *taken];
+        assert_eq!(tallies.map(|tally| shown.tally(tally)), right);
+    }
+    for (account, written) in book.words.exports.iter().zip([1, 3]) {
+        let all = written + 1;
+        assert_eq!(shown.tally(account.incoming), (all, 344 * all));
+        assert_eq!(shown.tally(account.outgoing), (written, 344 * written));
+        assert_eq!(shown.tally(account.held), (1, 344));
+        let lost = [ExportDrop::QueueFull, ExportDrop::NotWritten]
+            .map(|why| shown.tally(account.lost(why)).0);
+        assert_eq!(lost, [10 * written, 20 * written]);
+    }
+}

@@ -1,0 +1,140 @@
+//! The thread that exports: records of all lanes, to all exporters.
+
+use std::time::Duration;
+
+use forebay_flow::FlowRecord;
+use forebay_ledger::Leak;
+use forebay_run::stop::Stop;
+use forebay_sys::clock;
+
+use crate::books::ExportBook;
+use crate::error::ProbeError;
+use crate::export::{Amount, Export, Exporter, Failed};
+use crate::queue::{Found, Queue};
+use crate::run::ProbePlan;
+use crate::summary::ExportSummary;
+
+/// Books are shown, and records written that wait for others, so often.
+const LOOK: Duration = Duration::from_millis(100);
+/// Collectors are told so often what was refused and not sent, in ns.
+const REPORT_NS: u64 = 60_000_000_000;
+
+/// What came out of a lane, and went to the exporters.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Passed {
+    pub(crate) came: Amount,
+    pub(crate) went: Amount,
+}
+
+/// All exporters: each gets every record.
+pub(crate) struct Exporters {
+    pub(crate) all: Vec<Exporter>,
+    /// Of each lane.
+    pub(crate) lanes: Vec<Passed>,
+    leak: Leak,
+    stop: Stop,
+}
+
+impl Exporters {
+    pub(crate) fn begin(plan: &ProbePlan, stop: &Stop) -> Result<Self, ProbeError> {
+        let none = [Export::None];
+        let exports = match plan.settings.export.as_slice() {
+            [] => &none,
+            some => some,
+        };
+        let mut all = Vec::new();
+        for (n, export) in exports.iter().enumerate() {
+            if exports[..n].contains(export) {
+                return Err(ProbeError::Twice(export.to_string()));
+            }
+            all.push(Exporter::begin(export, &plan.settings, stop)?);
+        }
+        Ok(Self {
+            all,
+            lanes: Vec::new(),
+            leak: plan.leak.clone(),
+            stop: stop.clone(),
+        })
+    }
+
+    /// Exports what comes until all lanes are closed: what each exporter did, and those that failed.
+    pub(crate) fn run(
+        mut self,
+        queue: &Queue,
+        mut book: ExportBook,
+    ) -> (Vec<ExportSummary>, Vec<Failed>) {
+        // Where this thread ends by a panic, nobody waits for it.
+        let _leave = Leave(queue);
+        let look_ns = LOOK.as_nanos() as u64;
+        let mut shown_ns = clock::monotonic_ns();
+        let mut reported_ns = shown_ns;
+        loop {
+            match queue.take(LOOK) {
+                Found::Records(lane, records) => self.take(lane, &records),
+                Found::Nothing => {}
+                Found::End => break,
+            }
+            let now_ns = clock::monotonic_ns();
+            if now_ns >= shown_ns + look_ns {
+                shown_ns = now_ns;
+                // A record waits for others no longer than that.
+                self.all.iter_mut().for_each(Exporter::write);
+                book.show(queue, &self);
+            }
+            if now_ns >= reported_ns + REPORT_NS {
+                reported_ns = now_ns;
+                self.report(queue);
+            }
+        }
+        self.end(queue, &mut book)
+    }
+
+    /// Takes records out of a lane.
+    fn take(&mut self, lane: usize, records: &[FlowRecord]) {
+        for record in records {
+            if self.leak.take("queue") {
+                continue;
+            }
+            self.lanes[lane].came += Amount::of(record);
+            self.give(lane, record);
+        }
+    }
+
+    /// Gives a record to each exporter.
+    fn give(&mut self, lane: usize, record: &FlowRecord) {
+        for exporter in &mut self.all {
+            exporter.export(record);
+        }
+        self.lanes[lane].went += Amount::of(record);
+    }
+
+    /// Tells collectors what was ignored.
+    fn report(&mut self, queue: &Queue) {
+        let ignored = queue.ignored();
+        self.all
+            .iter_mut()
+            .for_each(|exporter| exporter.report(ignored));
+    }
+
+    /// All records are written, or given up.
+    fn end(mut self, queue: &Queue, book: &mut ExportBook) -> (Vec<ExportSummary>, Vec<Failed>) {
+        let stop = self.stop.clone();
+        for exporter in &mut self.all {
+            exporter.write_all(&stop);
+        }
+        self.report(queue);
+        book.show(queue, &self);
+        let summaries = self.all.iter().enumerate().map(ExportSummary::of);
+        let summaries = summaries.collect();
+        let ends = self.all.into_iter().map(Exporter::finish);
+        (summaries, ends.filter_map(Result::err).collect())
+    }
+}
+
+struct Leave<'a>(&'a Queue);
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}

@@ -1,0 +1,145 @@
+//! What one thread that captures has: a decoder and a table of its own, and its lane to the exporter. Nothing of it is shared.
+
+use forebay_flow::{Decoder, FlowRecord, Frame, Packet, Table, Volume};
+use forebay_ledger::Leak;
+use forebay_run::stop::{Stop, Urgency};
+
+use crate::error::ProbeError;
+use crate::export::Amount;
+use crate::queue::{Outlet, Queue};
+use crate::run::ProbePlan;
+
+/// Packets that the table gets together: it waits for the memory of several flows at once.
+const BATCH_PACKETS: usize = 64;
+/// Times a table is asked for more that is due before packets are read again: with 4,096 flows each.
+const TICKS_MAX: usize = 64;
+
+pub(crate) struct Flows<'a> {
+    pub(crate) decoder: Decoder,
+    pub(crate) table: Table,
+    /// Packets that the input had.
+    pub(crate) seen: Volume,
+    /// Records that the table gave.
+    pub(crate) formed: Amount,
+    pub(crate) outlet: Outlet<'a>,
+    batch: Vec<Packet<'static>>,
+    /// Nothing may hold the input back.
+    is_live: bool,
+    stop: Stop,
+    pub(crate) leak: Leak,
+}
+
+impl<'a> Flows<'a> {
+    /// Of the thread with the place `lane`. `seed` is that of hashes, which strangers must not know.
+    pub(crate) fn new(
+        plan: &ProbePlan,
+        queue: &'a Queue,
+        (lane, seed): (usize, u64),
+        stop: &Stop,
+    ) -> Result<Self, ProbeError> {
+        let (decode, table) = plan.settings.engine(seed);
+        Ok(Self {
+            decoder: Decoder::new(&decode)?,
+            table: Table::new(&table)?,
+            seen: Volume::default(),
+            formed: Amount::default(),
+            outlet: Outlet::new(queue, lane),
+            batch: Vec::with_capacity(BATCH_PACKETS),
+            is_live: plan.settings.interface.is_some(),
+            stop: stop.clone(),
+            // What shall vanish vanishes in one place.
+            leak: if lane == 0 {
+                plan.leak.clone()
+            } else {
+                Leak::off()
+            },
+        })
+    }
+
+    /// Counts a frame, and its packet with others when there are enough.
+    #[inline]
+    pub(crate) fn take(&mut self, frame: &Frame<'_>) {
+        self.seen.packets += 1;
+        match self.decoder.handle_frame(frame) {
+            Ok(packet) => {
+                self.seen.octets += u64::from(packet.octets);
+                if self.leak.take("packets") {
+                    return;
+                }
+                self.batch.push(packet.without_payload());
+                if self.batch.len() >= BATCH_PACKETS {
+                    self.settle();
+                }
+            }
+            Err(refused) => self.seen.octets += u64::from(refused.octets),
+        }
+    }
+
+    /// Counts the packets that wait for others.
+    pub(crate) fn settle(&mut self) {
+        let batch = std::mem::take(&mut self.batch);
+        self.with_table(|table, ended| table.handle_packets(&batch, &mut |record| ended(record)));
+        self.batch = batch;
+        self.batch.clear();
+    }
+
+    /// Ends what is over by `now_ns`, a time that no later packet is before.
+    pub(crate) fn tick(&mut self, now_ns: u64) {
+        for _ in 0..TICKS_MAX {
+            if self
+                .table
+                .poll_timeout()
+                .is_none_or(|due_ns| due_ns > now_ns)
+            {
+                return;
+            }
+            self.with_table(|table, ended| table.tick(now_ns, &mut |record| ended(record)));
+        }
+    }
+
+    /// Ends all flows, hands over all records, and closes the lane.
+    pub(crate) fn end_all(&mut self) {
+        self.settle();
+        // Nothing comes any more that could be held back.
+        self.is_live = false;
+        self.with_table(|table, ended| table.end_all(&mut |record| ended(record)));
+        self.hand_over();
+        self.outlet.close();
+    }
+
+    /// Records wait for others no longer.
+    pub(crate) fn hand_over(&mut self) {
+        let (is_live, stop) = (self.is_live, &self.stop);
+        self.outlet.hand_over(|| may_wait(is_live, stop));
+        let mut ignored = Volume::default();
+        for (_, refused) in self.decoder.refused().iter() {
+            ignored += refused;
+        }
+        self.outlet.ignore(ignored);
+    }
+
+    fn with_table(&mut self, work: impl FnOnce(&mut Table, &mut dyn FnMut(&FlowRecord))) {
+        let Self {
+            table,
+            formed,
+            outlet,
+            leak,
+            is_live,
+            stop,
+            ..
+        } = self;
+        work(table, &mut |record| {
+            if leak.take("records") {
+                return;
+            }
+            *formed += Amount::of(record);
+            if outlet.push(record) {
+                outlet.hand_over(|| may_wait(*is_live, stop));
+            }
+        });
+    }
+}
+
+fn may_wait(is_live: bool, stop: &Stop) -> bool {
+    !is_live && stop.urgency() < Urgency::Now
+}

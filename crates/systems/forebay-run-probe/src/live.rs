@@ -1,0 +1,198 @@
+//! A thread that captures from an interface: frames from its ring into its flows, by the host's clock.
+
+use std::os::fd::AsFd;
+
+use forebay_flow::{Frame, LinkType};
+use forebay_link::packet::{Event, KernelCounts, PacketPort, PortOptions, RingError, RingSize};
+use forebay_run::stop::{Stop, Urgency};
+use forebay_sys::{SysError, clock, wait};
+
+use crate::books::CaptureBook;
+use crate::config::ProbeSettings;
+use crate::error::ProbeError;
+use crate::flows::Flows;
+
+/// Books are shown and records handed over so often, in ns.
+const LOOK_NS: u64 = 100_000_000;
+/// A block that has a packet is handed over after so long, in ms.
+const BLOCK_TIMEOUT_MS: u32 = 10;
+/// When the ring is empty no packet has a time before that of the clock less this, in ns: a block's time-out, and as much as its timer may be late.
+const LATE_NS: u64 = 100_000_000;
+/// A block, in bytes: each takes any frame of an interface.
+const BLOCK_BYTES: u32 = 256 << 10;
+/// At the end, packets that the kernel has counted are waited for so long, in ns.
+const DRAIN_NS: u64 = 1_000_000_000;
+/// One look at whether they have come, in ns.
+const DRAIN_LOOK_NS: u64 = 1_000_000;
+
+/// Opens a port for each thread.
+pub(crate) fn open(
+    interface: &str,
+    settings: &ProbeSettings,
+) -> Result<Vec<PacketPort>, ProbeError> {
+    let blocks = settings.ring_bytes / u64::from(BLOCK_BYTES);
+    let options = PortOptions {
+        queues: settings.queues,
+        ring: RingSize {
+            block_bytes: BLOCK_BYTES,
+            blocks: u32::try_from(blocks).unwrap_or(u32::MAX),
+            block_timeout_ms: BLOCK_TIMEOUT_MS,
+        },
+        snap_bytes: settings.snap_bytes,
+        promiscuous: settings.promiscuous,
+    };
+    Ok(PacketPort::open(interface, &options)?)
+}
+
+/// What is known of a ring.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RingCounts {
+    /// By the kernel.
+    pub(crate) kernel: KernelCounts,
+    /// Frames that were read.
+    pub(crate) read: u64,
+    /// Frames of blocks that contradict themselves.
+    pub(crate) broken: u64,
+    /// By the heads of its blocks.
+    pub(crate) held: u64,
+    /// How often the interface went down.
+    pub(crate) downs: u64,
+}
+
+pub(crate) struct Live<'a> {
+    port: PacketPort,
+    link: Option<LinkType>,
+    flows: Flows<'a>,
+    ring: RingCounts,
+    interface: String,
+    is_down: bool,
+    stop: Stop,
+    book: CaptureBook,
+}
+
+impl<'a> Live<'a> {
+    pub(crate) fn new(port: PacketPort, flows: Flows<'a>, book: CaptureBook, stop: &Stop) -> Self {
+        Self {
+            link: LinkType::of(port.link_type()),
+            interface: port.interface().to_owned(),
+            port,
+            flows,
+            ring: RingCounts::default(),
+            is_down: false,
+            stop: stop.clone(),
+            book,
+        }
+    }
+
+    /// Captures until it shall end or the interface is gone: what broke it, and what was counted.
+    pub(crate) fn run(mut self, note: &dyn Fn(String)) -> (Option<String>, Flows<'a>, RingCounts) {
+        let broken = match self.capture(note) {
+            Ok(()) if self.stop.is_asked() => None,
+            Ok(()) => Some(format!("{} is there no more", self.interface)),
+            Err(error) => Some(error.to_string()),
+        };
+        let broken = broken.or(self.drain().err().map(|error| error.to_string()));
+        self.flows.end_all();
+        let shown = self.look().err().map(|error| error.to_string());
+        self.book.show_end(&self.flows, Some(&self.ring));
+        (broken.or(shown), self.flows, self.ring)
+    }
+
+    /// Until it shall end, or there is no interface.
+    fn capture(&mut self, note: &dyn Fn(String)) -> Result<(), SysError> {
+        let mut look_ns = clock::monotonic_ns() + LOOK_NS;
+        while !self.stop.is_asked() {
+            let event = self.port.wait(self.stop.as_fd(), look_ns)?;
+            match event {
+                Event::Block => self.read(),
+                Event::Quiet => self.quiet(),
+                Event::Down if self.is_down => self.quiet(),
+                Event::Down => {
+                    self.ring.downs += 1;
+                    note(format!(
+                        "{} is down; its packets are awaited",
+                        self.interface
+                    ));
+                }
+                Event::Gone => return Ok(()),
+            }
+            self.is_down = event == Event::Down;
+            let now_ns = clock::monotonic_ns();
+            if now_ns >= look_ns {
+                look_ns = now_ns + LOOK_NS;
+                self.look()?;
+                self.book.show(&self.flows, Some(&self.ring));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the frames of a block.
+    fn read(&mut self) {
+        let Self {
+            port,
+            link,
+            flows,
+            ring,
+            ..
+        } = self;
+        let Some(mut block) = port.take() else {
+            return;
+        };
+        let frames = block.frames();
+        let packets = frames.packets();
+        let mut read = 0;
+        for frame in frames {
+            match frame {
+                Ok(frame) => {
+                    read += 1;
+                    if flows.leak.take("ring") {
+                        continue;
+                    }
+                    ring.read += 1;
+                    flows.take(&Frame {
+                        time_ns: frame.timestamp_ns,
+                        link: *link,
+                        bytes: frame.bytes,
+                        wire_bytes: frame.wire_bytes,
+                    });
+                }
+                // The rest of the block is not believed.
+                Err(RingError { .. }) => ring.broken += u64::from(packets - read),
+            }
+        }
+        flows.settle();
+    }
+
+    /// Nothing is in the ring: what is over by the clock ends.
+    fn quiet(&mut self) {
+        self.flows
+            .tick(clock::realtime_ns().saturating_sub(LATE_NS));
+    }
+
+    fn look(&mut self) -> Result<(), SysError> {
+        self.flows.hand_over();
+        // What is held is read first: a packet that comes in between is not counted as one too many.
+        self.ring.held = self.port.held();
+        self.ring.kernel = self.port.kernel_counts()?;
+        Ok(())
+    }
+
+    /// Takes what the kernel had counted when the order came.
+    fn drain(&mut self) -> Result<(), SysError> {
+        self.port.close()?;
+        let until_ns = clock::monotonic_ns() + DRAIN_NS;
+        while self.stop.urgency() < Urgency::Now {
+            self.read();
+            self.look()?;
+            let now_ns = clock::monotonic_ns();
+            if self.ring.held == 0 || now_ns >= until_ns {
+                break;
+            }
+            if !self.port.is_ready() {
+                wait::sleep_until(now_ns + DRAIN_LOOK_NS, 0);
+            }
+        }
+        Ok(())
+    }
+}

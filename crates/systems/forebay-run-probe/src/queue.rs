@@ -1,0 +1,293 @@
+//! The bounded way of records from the threads that capture to the one that exports: a lane for each of them, of so many records.
+//!
+//! A lane that is full holds back a reader of a file; of a live input, which nothing may hold back, the records are lost by name. The lane counts what
+//! was put into it and what was taken out; both ends count for themselves.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use forebay_flow::{FlowRecord, Volume};
+
+use crate::export::Amount;
+
+/// Records that are handed over together.
+const BATCH: usize = 256;
+/// One look at whether to go on waiting.
+const LOOK: Duration = Duration::from_millis(50);
+
+#[derive(Debug, Default)]
+struct Lane {
+    batches: VecDeque<Vec<FlowRecord>>,
+    records: usize,
+    put: Amount,
+    taken: Amount,
+    /// Nothing more comes.
+    is_closed: bool,
+    /// What was ignored in front of the flows.
+    ignored: Volume,
+}
+
+#[derive(Debug)]
+struct State {
+    lanes: Vec<Lane>,
+    /// The lane that is looked at first.
+    turn: usize,
+    /// Nobody takes anything any more.
+    is_left: bool,
+}
+
+/// All lanes.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    state: Mutex<State>,
+    filled: Condvar,
+    room: Condvar,
+    limit: usize,
+}
+
+/// What the exporting end finds.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// Records of a lane.
+    Records(usize, Vec<FlowRecord>),
+    /// Nothing for now.
+    Nothing,
+    /// All lanes are closed and empty.
+    End,
+}
+
+impl Queue {
+    pub(crate) fn new(lanes: usize, limit: usize) -> Self {
+        Self {
+            state: Mutex::new(State {
+                lanes: (0..lanes).map(|_| Lane::default()).collect(),
+                turn: 0,
+                is_left: false,
+            }),
+            filled: Condvar::new(),
+            room: Condvar::new(),
+            limit,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits at most so long for records.
+    pub(crate) fn take(&self, wait: Duration) -> Found {
+        let mut state = self.state();
+        let found = state.take();
+        if !matches!(found, Found::Nothing) {
+            self.room.notify_all();
+            return found;
+        }
+        let waited = self.filled.wait_timeout(state, wait);
+        (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let found = state.take();
+        self.room.notify_all();
+        found
+    }
+
+    /// What was taken out of a lane.
+    pub(crate) fn taken(&self, lane: usize) -> Amount {
+        self.state().lanes[lane].taken
+    }
+
+    /// What was ignored in front of all flows.
+    pub(crate) fn ignored(&self) -> Volume {
+        let mut all = Volume::default();
+        for lane in &self.state().lanes {
+            all += lane.ignored;
+        }
+        all
+    }
+
+    /// Nobody takes anything any more: what is left stays.
+    pub(crate) fn leave(&self) {
+        self.state().is_left = true;
+        self.room.notify_all();
+    }
+}
+
+impl State {
+    fn take(&mut self) -> Found {
+        let lanes = self.lanes.len();
+        for at in (0..lanes).map(|at| (self.turn + at) % lanes) {
+            let lane = &mut self.lanes[at];
+            if let Some(batch) = lane.batches.pop_front() {
+                lane.records -= batch.len();
+                batch.iter().for_each(|one| lane.taken += Amount::of(one));
+                self.turn = at + 1;
+                return Found::Records(at, batch);
+            }
+        }
+        match self.lanes.iter().all(|lane| lane.is_closed) {
+            true => Found::End,
+            false => Found::Nothing,
+        }
+    }
+}
+
+/// The end of a lane that puts records in. It closes the lane when it goes.
+pub(crate) struct Outlet<'a> {
+    queue: &'a Queue,
+    lane: usize,
+    batch: Vec<FlowRecord>,
+    /// Records that are in the lane, or were.
+    pub(crate) given: Amount,
+    /// Records that found no room.
+    pub(crate) full: Amount,
+}
+
+impl<'a> Outlet<'a> {
+    pub(crate) fn new(queue: &'a Queue, lane: usize) -> Self {
+        Self {
+            queue,
+            lane,
+            batch: Vec::with_capacity(BATCH),
+            given: Amount::default(),
+            full: Amount::default(),
+        }
+    }
+
+    /// Takes a record; whether there are enough to be handed over.
+    pub(crate) fn push(&mut self, record: &FlowRecord) -> bool {
+        self.batch.push(*record);
+        self.batch.len() >= BATCH
+    }
+
+    /// What was not handed over yet.
+    pub(crate) fn held(&self) -> Amount {
+        let mut held = Amount::default();
+        self.batch.iter().for_each(|one| held += Amount::of(one));
+        held
+    }
+
+    /// What was put into the lane, by the lane's count.
+    pub(crate) fn put(&self) -> Amount {
+        self.queue.state().lanes[self.lane].put
+    }
+
+    /// Hands over what there is, when there is room: waits for that as long as `waits` says, and then loses it.
+    pub(crate) fn hand_over(&mut self, waits: impl Fn() -> bool) {
+        if self.batch.is_empty() {
+            return;
+        }
+        let amount = self.held();
+        let batch = mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
+        let mut state = self.queue.state();
+        while state.lanes[self.lane].records + batch.len() > self.queue.limit {
+            if state.is_left || !waits() {
+                self.full += amount;
+                return;
+            }
+            let waited = self.queue.room.wait_timeout(state, LOOK);
+            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        let lane = &mut state.lanes[self.lane];
+        lane.records += batch.len();
+        batch.iter().for_each(|one| lane.put += Amount::of(one));
+        lane.batches.push_back(batch);
+        self.given += amount;
+        drop(state);
+        self.queue.filled.notify_one();
+    }
+
+    /// Nothing more comes.
+    pub(crate) fn close(&self) {
+        self.queue.state().lanes[self.lane].is_closed = true;
+        self.queue.filled.notify_one();
+    }
+
+    /// Tells what was ignored in front of the flows.
+    pub(crate) fn ignore(&self, ignored: Volume) {
+        self.queue.state().lanes[self.lane].ignored = ignored;
+    }
+}
+
+impl Drop for Outlet<'_> {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_flow::{EndReason, FlowKey};
+
+    use super::*;
+
+    const NO_WAIT: Duration = Duration::ZERO;
+
+    fn record(octets: u64) -> FlowRecord {
+        FlowRecord {
+            key: FlowKey::new([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 17),
+            packets: 1,
+            octets,
+            packets_rev: 0,
+            octets_rev: 0,
+            start_ns: 1,
+            end_ns: 2,
+            tcp_flags: 0,
+            tcp_flags_rev: 0,
+            end_reason: EndReason::Idle,
+        }
+    }
+
+    fn give(outlet: &mut Outlet<'_>, octets: u64, waits: bool) {
+        outlet.push(&record(octets));
+        outlet.hand_over(|| waits);
+    }
+
+    #[test]
+    fn a_full_lane_loses_by_name_and_no_other_lanes_records() {
+        let queue = Queue::new(2, 2);
+        let (mut one, mut two) = (Outlet::new(&queue, 0), Outlet::new(&queue, 1));
+        (1..=3).for_each(|octets| give(&mut one, octets, false));
+        give(&mut two, 10, false);
+        let counts = |outlet: &Outlet<'_>| (outlet.given.volume.octets, outlet.full.volume.octets);
+        assert_eq!((counts(&one), counts(&two)), ((3, 3), (10, 0)));
+        assert_eq!((one.put(), two.put()), (one.given, two.given));
+        // In turns.
+        let mut lanes = Vec::new();
+        while let Found::Records(lane, records) = queue.take(NO_WAIT) {
+            lanes.push((lane, records[0].octets));
+        }
+        assert_eq!(lanes, [(0, 1), (1, 10), (0, 2)]);
+        assert_eq!((queue.taken(0), queue.taken(1)), (one.given, two.given));
+        drop((one, two));
+        assert!(matches!(queue.take(NO_WAIT), Found::End));
+    }
+
+    #[test]
+    fn who_waits_loses_nothing_until_nobody_takes_any_more() {
+        let queue = Queue::new(1, 2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut outlet = Outlet::new(&queue, 0);
+                (0..1_000).for_each(|octets| give(&mut outlet, octets, true));
+                assert_eq!((outlet.given.flows, outlet.full.flows), (1_000, 0));
+            });
+            let mut next = 0;
+            loop {
+                match queue.take(Duration::from_secs(10)) {
+                    Found::Records(_, records) => {
+                        assert_eq!(records[0].octets, next);
+                        next += 1;
+                    }
+                    Found::Nothing => {}
+                    Found::End => break,
+                }
+            }
+            assert_eq!(next, 1_000);
+        });
+        let left = Queue::new(1, 2);
+        left.leave();
+        let mut outlet = Outlet::new(&left, 0);
+        (0..3).for_each(|octets| give(&mut outlet, octets, true));
+        assert_eq!((outlet.given.flows, outlet.full.flows), (2, 1));
+    }
+}
