@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use forebay_ledger::{Condition, Leak, Reason, Taint, TaintKind};
 use forebay_link::packet::PacketPort;
+use forebay_run::Stop;
 use forebay_run::error::RunError;
 use forebay_run::record::Record;
 use forebay_run::run_dir::RunEnd;
-use forebay_run::{Host, Stop, System};
+use forebay_run::stop::Urgency;
 
 use crate::books::{Books, CaptureBook, Declared};
 use crate::config::ProbeSettings;
@@ -20,7 +21,6 @@ use crate::export::{Failed, How};
 use crate::exporter::Exporters;
 use crate::file;
 use crate::flows::Flows;
-use crate::hops::PROBE;
 use crate::live::{self, Live, RingCounts};
 use crate::queue::Queue;
 use crate::source::Capture;
@@ -40,6 +40,12 @@ pub struct ProbePlan {
     pub settings: ProbeSettings,
     /// The fault switch of the tests, at a hop of [`PROBE`](crate::hops::PROBE).
     pub leak: Leak,
+}
+
+/// What a thread has to say while it works.
+pub(crate) enum Note {
+    /// An operator should know it.
+    Tell(String),
 }
 
 /// Where packets come from.
@@ -67,20 +73,11 @@ impl Input {
 /// How a thread that captures ended: what broke it, what it had, and what was in its ring if it had one.
 type Ended<'a> = (Option<String>, Flows<'a>, Option<RingCounts>);
 
-/// Reads packets until they end, and exports the records of all flows.
-impl System for ProbePlan {
-    const HOPS: &'static [&'static str] = PROBE;
-    type Summary = ProbeSummary;
-    type Error = ProbeError;
-
-    fn run(mut self, host: &Host) -> Result<Record<ProbeSummary>, ProbeError> {
-        self.leak = host.leak.clone();
-        run(&self, &host.stop, &mut |warning| host.warn(warning))
-    }
-}
-
-/// Works until the input ends or `stop` says so. `tell` is told what an operator should know.
-fn run(
+/// Reads packets until they end or `stop` says so, and exports the records of all flows. `tell` is told what an operator should know.
+///
+/// # Errors
+/// Nothing could be begun; what fails later ends the run with its books closed, and is in the record.
+pub fn run(
     plan: &ProbePlan,
     stop: &Stop,
     tell: &mut dyn FnMut(&str),
@@ -111,8 +108,10 @@ fn run(
         drop(note);
         let exporting = thread::Builder::new().name("exporter".into());
         let exporting = exporting.spawn_scoped(scope, || exporters.run(&queue, export));
-        let exporting = exporting.map_err(not_started)?;
-        let begun = begun?;
+        // Where one thread could not be started, those that were are not waited for without end.
+        let end = |_: &ProbeError| stop.order(Urgency::Now);
+        let exporting = exporting.map_err(not_started).inspect_err(end)?;
+        let begun = begun.inspect_err(end)?;
         watch(&notes, &books, tell);
         let ended: Vec<_> = begun.into_iter().map(joined).collect();
         Ok::<_, ProbeError>((ended, joined(exporting)))
@@ -139,7 +138,7 @@ fn begin<'scope, 'a: 'scope>(
     input: Input,
     flows: impl Iterator<Item = (Flows<'a>, CaptureBook)>,
     stop: &'a Stop,
-    note: &mpsc::Sender<String>,
+    note: &mpsc::Sender<Note>,
 ) -> Result<Vec<ScopedJoinHandle<'scope, Ended<'a>>>, ProbeError> {
     let thread = |lane| thread::Builder::new().name(format!("capture{lane}"));
     let started = match input {
@@ -180,11 +179,17 @@ fn not_started(error: std::io::Error) -> ProbeError {
 }
 
 /// Shows that the run lives, until no thread has anything to say any more.
-fn watch(notes: &mpsc::Receiver<String>, books: &Books, tell: &mut dyn FnMut(&str)) {
+fn watch(notes: &mpsc::Receiver<Note>, books: &Books, tell: &mut dyn FnMut(&str)) {
+    let mut told = String::new();
     loop {
         match notes.recv_timeout(SHOW) {
-            Ok(text) => tell(&text),
-            Err(RecvTimeoutError::Timeout) => {}
+            // Each thread says the same of the interface that they share.
+            Ok(Note::Tell(text)) if text == told => {}
+            Ok(Note::Tell(text)) => {
+                tell(&text);
+                told = text;
+            }
+            Err(RecvTimeoutError::Timeout) => told.clear(),
             Err(RecvTimeoutError::Disconnected) => return,
         }
         books.heartbeat();
