@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use forebay_ledger::{Condition, Leak, Reason, Taint, TaintKind};
 use forebay_link::packet::PacketPort;
-use forebay_run::Stop;
 use forebay_run::error::RunError;
 use forebay_run::record::Record;
 use forebay_run::run_dir::RunEnd;
-use forebay_run::stop::Urgency;
+use forebay_run::{Host, Stop, System, Urgency};
 
 use crate::books::{Books, CaptureBook, Declared};
 use crate::config::ProbeSettings;
@@ -21,6 +20,7 @@ use crate::export::{Failed, How};
 use crate::exporter::Exporters;
 use crate::file;
 use crate::flows::Flows;
+use crate::hops::PROBE;
 use crate::live::{self, Live, RingCounts};
 use crate::queue::Queue;
 use crate::source::Capture;
@@ -40,12 +40,6 @@ pub struct ProbePlan {
     pub settings: ProbeSettings,
     /// The fault switch of the tests, at a hop of [`PROBE`](crate::hops::PROBE).
     pub leak: Leak,
-}
-
-/// What a thread has to say while it works.
-pub(crate) enum Note {
-    /// An operator should know it.
-    Tell(String),
 }
 
 /// Where packets come from.
@@ -73,11 +67,20 @@ impl Input {
 /// How a thread that captures ended: what broke it, what it had, and what was in its ring if it had one.
 type Ended<'a> = (Option<String>, Flows<'a>, Option<RingCounts>);
 
-/// Reads packets until they end or `stop` says so, and exports the records of all flows. `tell` is told what an operator should know.
-///
-/// # Errors
-/// Nothing could be begun; what fails later ends the run with its books closed, and is in the record.
-pub fn run(
+/// Reads packets until they end, and exports the records of all flows.
+impl System for ProbePlan {
+    const HOPS: &'static [&'static str] = PROBE;
+    type Summary = ProbeSummary;
+    type Error = ProbeError;
+
+    fn run(mut self, host: &Host) -> Result<Record<ProbeSummary>, ProbeError> {
+        self.leak = host.leak.clone();
+        run(&self, &host.stop, &mut |warning| host.warn(warning))
+    }
+}
+
+/// Works until the input ends or `stop` says so. `tell` is told what an operator should know.
+fn run(
     plan: &ProbePlan,
     stop: &Stop,
     tell: &mut dyn FnMut(&str),
@@ -138,7 +141,7 @@ fn begin<'scope, 'a: 'scope>(
     input: Input,
     flows: impl Iterator<Item = (Flows<'a>, CaptureBook)>,
     stop: &'a Stop,
-    note: &mpsc::Sender<Note>,
+    note: &mpsc::Sender<String>,
 ) -> Result<Vec<ScopedJoinHandle<'scope, Ended<'a>>>, ProbeError> {
     let thread = |lane| thread::Builder::new().name(format!("capture{lane}"));
     let started = match input {
@@ -179,13 +182,13 @@ fn not_started(error: std::io::Error) -> ProbeError {
 }
 
 /// Shows that the run lives, until no thread has anything to say any more.
-fn watch(notes: &mpsc::Receiver<Note>, books: &Books, tell: &mut dyn FnMut(&str)) {
+fn watch(notes: &mpsc::Receiver<String>, books: &Books, tell: &mut dyn FnMut(&str)) {
     let mut told = String::new();
     loop {
         match notes.recv_timeout(SHOW) {
             // Each thread says the same of the interface that they share.
-            Ok(Note::Tell(text)) if text == told => {}
-            Ok(Note::Tell(text)) => {
+            Ok(text) if text == told => {}
+            Ok(text) => {
                 tell(&text);
                 told = text;
             }
