@@ -14,7 +14,8 @@ use core::ops::ControlFlow;
 use forebay_ledger::{DropReason, PerReason, reasons};
 use forebay_wire::packet::link::{EtherType, LinkType};
 use forebay_wire::packet::mpls::Stack;
-use forebay_wire::packet::tcp::Segment;
+use forebay_wire::packet::sctp::SCTP_HEADER_BYTES;
+use forebay_wire::packet::tcp::{Segment, TCP_HEADER_BYTES};
 use forebay_wire::packet::udp::{Datagram, UDP_HEADER_BYTES};
 use forebay_wire::packet::{FragmentPlace, Ip, PacketError, SCTP, TCP, UDP};
 
@@ -74,8 +75,14 @@ pub struct Packet<'a> {
     pub octets: u32,
     /// Flags of TCP, 0 of other protocols and of fragments without them.
     pub tcp_flags: u8,
+    /// Header of TCP with its options, or of UDP or SCTP, as far as it was captured; empty with other protocols and in later fragments.
+    pub header: &'a [u8],
     /// What there is behind its last header, as far as it was captured.
     pub payload: &'a [u8],
+    /// Bytes behind its last header, as they were on the wire.
+    pub payload_bytes: u32,
+    /// Time to live (IPv4) or hop limit (IPv6) of the packet that the key is of.
+    pub hop_limit: u8,
     /// It is a part of a packet.
     pub fragment: Option<FragmentPlace>,
     /// The innermost tunnel that was looked into.
@@ -83,18 +90,38 @@ pub struct Packet<'a> {
 }
 
 impl Packet<'_> {
-    /// The same without its payload, for a batch that outlives the frame.
+    /// The same without its bytes, for a batch that outlives the frame.
     #[must_use]
     #[inline]
     pub const fn without_payload(&self) -> Packet<'static> {
+        self.with_bytes(&[], &[])
+    }
+
+    /// The same with these bytes of its header and of its payload.
+    #[must_use]
+    #[inline]
+    pub(crate) const fn with_bytes<'b>(&self, header: &'b [u8], payload: &'b [u8]) -> Packet<'b> {
         Packet {
             time_ns: self.time_ns,
             key: self.key,
             octets: self.octets,
             tcp_flags: self.tcp_flags,
-            payload: &[],
+            header,
+            payload,
+            payload_bytes: self.payload_bytes,
+            hop_limit: self.hop_limit,
             fragment: self.fragment,
             tunnel: self.tunnel,
+        }
+    }
+
+    /// Whether what stands in front of its payload is the header that the payload belongs to: it is no later fragment.
+    #[must_use]
+    #[inline]
+    pub const fn is_first_part(&self) -> bool {
+        match self.fragment {
+            None => true,
+            Some(place) => place.start == 0,
         }
     }
 }
@@ -190,6 +217,7 @@ impl<'a> Read<'a> {
 struct Transport<'a> {
     ports: Ports,
     tcp_flags: u8,
+    header: &'a [u8],
     payload: &'a [u8],
 }
 
@@ -274,6 +302,7 @@ impl Decoder {
                 Transport {
                     ports: ports.unwrap_or_default(),
                     tcp_flags: 0,
+                    header: &[],
                     payload: read.body.bytes,
                 }
             }
@@ -290,7 +319,10 @@ impl Decoder {
             // No longer than the frame, whose length is an u32.
             octets: read.octets as u32,
             tcp_flags: transport.tcp_flags,
+            header: transport.header,
             payload: transport.payload,
+            payload_bytes: read.body.wire_bytes.saturating_sub(transport.header.len()) as u32,
+            hop_limit: ip.hop_limit,
             fragment: read.ip.fragment,
             tunnel: read.tunnel,
         })
@@ -335,36 +367,55 @@ fn transport<'a>(read: &Read<'a>) -> Result<Transport<'a>, PacketDrop> {
             protocol: read.ip.protocol,
         })
     };
-    let behind = |header: usize| bytes.get(header..).unwrap_or_default();
+    let split = |header: usize| bytes.split_at_checked(header).unwrap_or((bytes, &[]));
     match read.ip.protocol {
-        TCP => Ok(Transport {
-            ports: ports()?,
-            tcp_flags: match bytes.get(TCP_FLAGS_AT) {
+        TCP => {
+            let tcp_flags = match bytes.get(TCP_FLAGS_AT) {
                 Some(flags) => *flags,
                 // The rest of the header may be in the next fragment.
                 None if is_part && !read.body.is_cut() => 0,
                 None => return Err(lacking),
-            },
-            payload: Segment::new_checked(bytes).map_or(&[], |segment| segment.payload()),
-        }),
-        UDP => Ok(Transport {
-            ports: ports()?,
-            tcp_flags: 0,
-            // A part is shorter than its datagram says.
-            payload: Datagram::new_checked(bytes)
-                .map_or_else(|_| behind(UDP_HEADER_BYTES), |datagram| datagram.payload()),
-        }),
-        SCTP => Ok(Transport {
-            ports: ports()?,
-            tcp_flags: 0,
-            payload: behind(forebay_wire::packet::sctp::SCTP_HEADER_BYTES),
-        }),
+            };
+            // A header that lies about its own length is one without options, with nothing behind it.
+            let (header, payload) = match Segment::new_checked(bytes) {
+                Ok(segment) => split(bytes.len() - segment.payload().len()),
+                Err(_) => (split(TCP_HEADER_BYTES).0, &[][..]),
+            };
+            Ok(Transport {
+                ports: ports()?,
+                tcp_flags,
+                header,
+                payload,
+            })
+        }
+        UDP => {
+            let ports = ports()?;
+            let (header, behind) = split(UDP_HEADER_BYTES);
+            Ok(Transport {
+                ports,
+                tcp_flags: 0,
+                header,
+                // A part is shorter than its datagram says.
+                payload: Datagram::new_checked(bytes).map_or(behind, |datagram| datagram.payload()),
+            })
+        }
+        SCTP => {
+            let ports = ports()?;
+            let (header, payload) = split(SCTP_HEADER_BYTES);
+            Ok(Transport {
+                ports,
+                tcp_flags: 0,
+                header,
+                payload,
+            })
+        }
         protocol => Ok(Transport {
             ports: Ports {
                 protocol,
                 ..Ports::default()
             },
             tcp_flags: 0,
+            header: &[],
             payload: bytes,
         }),
     }

@@ -24,16 +24,20 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod batch;
 mod config;
 mod decode;
 mod index;
 mod key;
 mod record;
 mod table;
+mod watch;
 
+pub use batch::{Batch, PAYLOAD_BYTES_MAX};
 pub use config::{Config, ConfigError, DecodeConfig, Eviction};
 pub use decode::{Decoder, Frame, Packet, PacketDrop, Refused, Tunnel, TunnelKind};
 pub use forebay_wire::packet::link::LinkType;
 pub use key::FlowKey;
 pub use record::{EndReason, FlowRecord, Volume};
 pub use table::{Counts, Table};
+pub use watch::{Watch, Way};

@@ -22,11 +22,13 @@ use forebay_wire::packet::tcp::{ACK, SYN};
 use self::entry::{Cold, Hot};
 use self::list::Lists;
 use self::wheel::Wheel;
+use crate::batch::Batch;
 use crate::config::{Config, ConfigError};
 use crate::decode::Packet;
 use crate::index::{Index, Room};
 use crate::key::{FlowKey, KeyHash};
 use crate::record::{EndReason, FlowRecord, Volume};
+use crate::watch::{OnEnd, Watch, Way};
 
 /// Flows that a packet ends at most for each time-out, besides its own.
 const ENDS_PER_PACKET: usize = 16;
@@ -107,30 +109,53 @@ impl Table {
         })
     }
 
+    /// How many places there are for flows; a place of a [`Watch`] is below that.
+    pub fn places(&self) -> usize {
+        self.hot.len()
+    }
+
     /// Counts a packet. Flows that end meanwhile are handed to `ended`.
     pub fn handle_packet(&mut self, packet: &Packet<'_>, ended: &mut impl FnMut(&FlowRecord)) {
         let hash = self.hash.of(&self.key(packet).0);
-        self.take(packet, hash, ended);
+        self.take(packet, hash, &mut OnEnd(ended));
     }
 
     /// Counts packets one after the other, as [`Self::handle_packet`] does, but waits for the memory of several flows at once.
     pub fn handle_packets(&mut self, packets: &[Packet<'_>], ended: &mut impl FnMut(&FlowRecord)) {
+        let watch = &mut OnEnd(ended);
         for packets in packets.chunks(PACKETS_AHEAD) {
-            let mut ahead = [(0, None); PACKETS_AHEAD];
-            for ((hash, place), packet) in ahead.iter_mut().zip(packets) {
-                *hash = self.hash.of(&self.key(packet).0);
-                *place = self.index.find(*hash, |_| true);
-            }
-            for (_, place) in ahead {
-                // Most likely it is the flow's. What is read here is in the cache when it is needed.
-                if let Some(place) = place {
-                    black_box(self.hot[place as usize].last_ns ^ self.cold[place as usize].hash);
-                }
-            }
-            for ((hash, _), packet) in ahead.into_iter().zip(packets) {
-                self.take(packet, hash, ended);
+            let hashes = self.look_ahead(packets);
+            for (hash, packet) in hashes.into_iter().zip(packets) {
+                self.take(packet, hash, watch);
             }
         }
+    }
+
+    /// As [`Self::handle_packets`], with the bytes that the batch kept, and with somebody who is told of each packet and of each end.
+    pub fn handle_batch(&mut self, batch: &Batch, watch: &mut impl Watch) {
+        let packets = batch.packets();
+        for (chunk, packets) in packets.chunks(PACKETS_AHEAD).enumerate() {
+            let hashes = self.look_ahead(packets);
+            for (n, hash) in hashes.into_iter().take(packets.len()).enumerate() {
+                self.take(&batch.packet(chunk * PACKETS_AHEAD + n), hash, watch);
+            }
+        }
+    }
+
+    /// Hashes of up to [`PACKETS_AHEAD`] packets, of whose flows the memory is in the cache afterwards.
+    #[inline]
+    fn look_ahead(&self, packets: &[Packet<'_>]) -> [u64; PACKETS_AHEAD] {
+        let mut hashes = [0; PACKETS_AHEAD];
+        let mut places = [None; PACKETS_AHEAD];
+        for ((hash, place), packet) in hashes.iter_mut().zip(&mut places).zip(packets) {
+            *hash = self.hash.of(&self.key(packet).0);
+            *place = self.index.find(*hash, |_| true);
+        }
+        // Most likely it is the flow's. What is read here is in the cache when it is needed.
+        for place in places.into_iter().flatten() {
+            black_box(self.hot[place as usize].last_ns ^ self.cold[place as usize].hash);
+        }
+        hashes
     }
 
     /// What the packet's flow is found by, and whether the packet goes against it.
@@ -144,7 +169,7 @@ impl Table {
     }
 
     #[inline]
-    fn take(&mut self, packet: &Packet<'_>, hash: u64, ended: &mut impl FnMut(&FlowRecord)) {
+    fn take(&mut self, packet: &Packet<'_>, hash: u64, watch: &mut impl Watch) {
         let volume = Volume {
             packets: 1,
             octets: packet.octets.into(),
@@ -155,22 +180,22 @@ impl Table {
             self.counts.out_of_order += 1;
         }
         self.advance(packet.time_ns);
-        self.end_due(ENDS_PER_PACKET, ended);
+        self.end_due(ENDS_PER_PACKET, watch);
         let (key, turned) = self.key(packet);
         let is_it = |place: u32| self.cold[place as usize].key == key;
         let mut found = self.index.find(hash, is_it);
         if let Some(place) = found
             && let Some(reason) = self.over(place, packet)
         {
-            self.end(place, reason, ended);
+            self.end(place, reason, watch);
             found = None;
         }
         match found {
             Some(place) => {
                 self.index.touch(hash, place);
-                self.count(place, turned, packet);
+                self.count(place, turned, packet, watch);
             }
-            None => self.begin(hash, packet, ended),
+            None => self.begin(hash, packet, watch),
         }
     }
 
@@ -178,8 +203,13 @@ impl Table {
     ///
     /// It ends a bounded number of flows: more may be due, which [`Self::poll_timeout`] tells.
     pub fn tick(&mut self, now_ns: u64, ended: &mut impl FnMut(&FlowRecord)) {
+        self.tick_watched(now_ns, &mut OnEnd(ended));
+    }
+
+    /// As [`Self::tick`], with somebody who is told of each end.
+    pub fn tick_watched(&mut self, now_ns: u64, watch: &mut impl Watch) {
         self.advance(now_ns);
-        self.end_due(ENDS_PER_TICK, ended);
+        self.end_due(ENDS_PER_TICK, watch);
     }
 
     /// From when on [`Self::tick`] may have something to do, ns: the clock's time or before if it has now. None without flows.
@@ -198,8 +228,13 @@ impl Table {
 
     /// Ends all flows; those whose time-out is not over are forced to end.
     pub fn end_all(&mut self, ended: &mut impl FnMut(&FlowRecord)) {
+        self.end_all_watched(&mut OnEnd(ended));
+    }
+
+    /// As [`Self::end_all`], with somebody who is told of each end.
+    pub fn end_all_watched(&mut self, watch: &mut impl Watch) {
         while let Some(place) = self.started.first(STARTED) {
-            self.end(place, EndReason::Forced, ended);
+            self.end(place, EndReason::Forced, watch);
         }
     }
 
@@ -254,13 +289,13 @@ impl Table {
     }
 
     #[inline]
-    fn end_due(&mut self, most: usize, ended: &mut impl FnMut(&FlowRecord)) {
+    fn end_due(&mut self, most: usize, watch: &mut impl Watch) {
         for _ in 0..most {
             let Some(place) = self.wheel.due() else {
                 break;
             };
             match self.timed_out(place) {
-                Some(reason) => self.end(place, reason, ended),
+                Some(reason) => self.end(place, reason, watch),
                 None => self.arm_again(place),
             }
         }
@@ -272,7 +307,7 @@ impl Table {
             let Some(reason) = self.timed_out(place) else {
                 break;
             };
-            self.end(place, reason, ended);
+            self.end(place, reason, watch);
         }
     }
 
@@ -317,7 +352,7 @@ impl Table {
     }
 
     #[inline]
-    fn count(&mut self, place: u32, turned: bool, packet: &Packet<'_>) {
+    fn count(&mut self, place: u32, turned: bool, packet: &Packet<'_>, watch: &mut impl Watch) {
         let entry = &mut self.hot[place as usize];
         let direction = usize::from(turned != entry.turned);
         let had_ended = entry.has_ended(self.biflow);
@@ -330,6 +365,7 @@ impl Table {
         if !had_ended && entry.has_ended(self.biflow) {
             self.arm_again(place);
         }
+        watch.packet(place, Way::of(direction == 1), packet);
     }
 
     fn arm_again(&mut self, place: u32) {
@@ -338,7 +374,7 @@ impl Table {
         self.wheel.arm(&mut self.hot, place, due_ns);
     }
 
-    fn begin(&mut self, hash: u64, packet: &Packet<'_>, ended: &mut impl FnMut(&FlowRecord)) {
+    fn begin(&mut self, hash: u64, packet: &Packet<'_>, watch: &mut impl Watch) {
         let (key, turned) = self.key(packet);
         let victim = match self.index.room(hash) {
             Room::Free => None,
@@ -346,7 +382,7 @@ impl Table {
             Room::InsteadOfAny => self.idle_longest(),
         };
         if let Some(victim) = victim {
-            self.end(victim, EndReason::LackOfResources, ended);
+            self.end(victim, EndReason::LackOfResources, watch);
         }
         let place = self.index.enter(hash);
         self.counts.begun += 1;
@@ -361,6 +397,7 @@ impl Table {
         let cold = &mut self.cold[place as usize];
         (cold.key, cold.hash) = (key, hash);
         self.started.push(&mut self.cold, STARTED, place);
+        watch.begun(place, packet);
     }
 
     /// The flow whose quiet time is over first, to a tick of the wheel.
@@ -378,7 +415,7 @@ impl Table {
     }
 
     /// Takes a flow out and hands on its record. A time-out that was over before goes before the reason given, and its end by TCP before both.
-    fn end(&mut self, place: u32, reason: EndReason, ended: &mut impl FnMut(&FlowRecord)) {
+    fn end(&mut self, place: u32, reason: EndReason, watch: &mut impl Watch) {
         let reason = if self.hot[place as usize].has_ended(self.biflow) {
             EndReason::EndDetected
         } else {
@@ -393,6 +430,6 @@ impl Table {
         self.exported += record.volume();
         self.held -= record.volume();
         self.counts.ended[reason as usize - 1] += 1;
-        ended(&record);
+        watch.ended(place, &record);
     }
 }

@@ -18,7 +18,10 @@ fn packet(flow: u32, tcp_flags: u8, time_ns: u64) -> Packet<'static> {
             .with_ports(50_000 + u16::from(a), 443),
         octets: 100,
         tcp_flags,
+        header: &[],
         payload: &[],
+        payload_bytes: 0,
+        hop_limit: 64,
         fragment: None,
         tunnel: None,
     }

@@ -149,7 +149,10 @@ fn packet(step: &Step, time_ns: u64) -> Packet<'static> {
         key: key(step.host, step.is_reverse),
         octets: step.octets,
         tcp_flags: step.tcp_flags,
+        header: &[],
         payload: &[],
+        payload_bytes: 0,
+        hop_limit: 64,
         fragment: None,
         tunnel: None,
     }
