@@ -29,6 +29,7 @@ mod config;
 mod decode;
 mod index;
 mod key;
+pub mod plugins;
 mod record;
 mod table;
 mod watch;
