@@ -78,18 +78,15 @@ impl Batch {
         &self.packets
     }
 
-    /// The packet with its bytes.
+    /// A packet with its bytes; none if no bytes were kept of it.
     #[inline]
-    pub(crate) fn packet(&self, n: usize) -> Packet<'_> {
-        let packet = &self.packets[n];
-        let Some(span) = self.spans.get(n) else {
-            return *packet;
-        };
+    pub(crate) fn with_bytes(&self, n: usize) -> Option<Packet<'_>> {
+        let span = self.spans.get(n)?;
         let start = span.start as usize;
         let (header, payload) = (usize::from(span.header), usize::from(span.payload));
-        let there = self.bytes.get(start..start + header + payload);
-        let (header, payload) = there.unwrap_or_default().split_at(header);
-        packet.with_bytes(header, payload)
+        let there = self.bytes.get(start..start + header + payload)?;
+        let (header, payload) = there.split_at(header);
+        Some(self.packets[n].with_bytes(header, payload))
     }
 }
 
@@ -135,13 +132,15 @@ mod tests {
             assert!(!batch.is_full());
             batch.push_with(&packets[3], usize::MAX);
             assert!(batch.is_full() && batch.packets().len() == 4);
-            assert_eq!(batch.packet(0), packet(b"head", b"pay"));
-            assert_eq!(batch.packet(1), packet(b"", b""));
-            assert_eq!(batch.packet(2), packet(b"other", b""));
-            assert_eq!(batch.packet(3), packet(b"h", &long[..PAYLOAD_BYTES_MAX]));
+            assert_eq!(batch.with_bytes(0), Some(packet(b"head", b"pay")));
+            assert_eq!(batch.with_bytes(1), Some(packet(b"", b"")));
+            assert_eq!(batch.with_bytes(2), Some(packet(b"other", b"")));
+            let cut = packet(b"h", &long[..PAYLOAD_BYTES_MAX]);
+            assert_eq!(batch.with_bytes(3), Some(cut));
             batch.clear();
         }
         batch.push(&packets[1]);
-        assert_eq!(batch.packet(0), packet(b"", b""));
+        assert_eq!(batch.with_bytes(0), None);
+        assert_eq!(batch.packets()[0], packet(b"", b""));
     }
 }

@@ -136,8 +136,9 @@ impl Table {
         let packets = batch.packets();
         for (chunk, packets) in packets.chunks(PACKETS_AHEAD).enumerate() {
             let hashes = self.look_ahead(packets);
-            for (n, hash) in hashes.into_iter().take(packets.len()).enumerate() {
-                self.take(&batch.packet(chunk * PACKETS_AHEAD + n), hash, watch);
+            for (n, (hash, packet)) in hashes.into_iter().zip(packets).enumerate() {
+                let with_bytes = batch.with_bytes(chunk * PACKETS_AHEAD + n);
+                self.take(with_bytes.as_ref().unwrap_or(packet), hash, watch);
             }
         }
     }

@@ -4,6 +4,8 @@
 
 #[path = "../../../../fuzz/oracle/flow.rs"]
 mod flow;
+#[path = "../../../../fuzz/oracle/plugins.rs"]
+mod plugins;
 #[path = "../../../../fuzz/replay.rs"]
 mod replay;
 
@@ -12,6 +14,11 @@ use proptest::prelude::*;
 #[test]
 fn the_corpus_of_flows() {
     replay::replay("flow", 7, flow::check);
+}
+
+#[test]
+fn the_corpus_of_plugins() {
+    replay::replay("plugins", 8, plugins::check);
 }
 
 /// 10.0.0.1:50000 → 10.0.0.2:443.
@@ -47,5 +54,19 @@ proptest! {
         steps in proptest::collection::vec(step(), 0..100),
     ) {
         flow::check(&[&[how], &steps.concat()[..]].concat());
+    }
+
+    #[test]
+    fn whatever_packets_carry_values_are_as_columns_say(
+        steps in proptest::collection::vec(
+            (any::<u8>(), 0..3_u8, proptest::collection::vec(any::<u8>(), 0..80)),
+            0..40,
+        ),
+    ) {
+        let bytes: Vec<u8> = steps
+            .into_iter()
+            .flat_map(|(what, sequence, payload)| [&[what, sequence, 0, payload.len() as u8], &payload[..]].concat())
+            .collect();
+        plugins::check(&bytes);
     }
 }
