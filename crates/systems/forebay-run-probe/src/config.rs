@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 
 use forebay_config::{ConfigFile, Document, Sections};
+use forebay_flow::plugins::Plugins;
 use forebay_flow::{Config, DecodeConfig, Eviction};
 use forebay_run::chain::{Joints, Member};
 use forebay_settings::{Settings as _, choices, settings};
 
 use crate::export::Export;
+use crate::plugins::PluginChoice;
 use crate::run::ProbePlan;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -59,6 +61,8 @@ settings! {
         queue_flows: u32 [256..=16_777_216] = 262_144,
         /// Where records go: a file that ends in .ipfix or, with a JSON object in each line, in .jsonl; a collector as ipfix+udp://HOST:PORT (20,000 flows/s at most) or ipfix+tcp://HOST:PORT; `none` forms and counts them.
         export: Vec<Export> = Vec::new() => "none",
+        /// What is read of flows beside their counts: basic, pstats, bursts, rtt, entropy, dns, mdns, tls, quic, http, ssdp, ntp, dhcp. What each one says, and its memory, is in docs/FLOW_PROBE.md.
+        plugins: Vec<PluginChoice> = Vec::new() => "none",
         /// Where ledger and record lie. Made if it is not there.
         directory: PathBuf = "forebay-probe".into(),
         /// Flows that there is room for, 160 bytes each; line-lru rounds up to a power of two.
@@ -106,6 +110,12 @@ impl ProbeSettings {
             hash_seed: seed,
         };
         (decode, table)
+    }
+
+    /// The plugins that are asked for, with memory for so many flows.
+    pub(crate) fn make_plugins(&self, flows: usize) -> Plugins {
+        let kinds: Vec<_> = self.plugins.iter().map(|choice| choice.0).collect();
+        Plugins::new(&kinds, flows)
     }
 }
 

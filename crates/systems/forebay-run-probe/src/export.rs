@@ -5,6 +5,7 @@ mod carrier;
 mod ipfix;
 mod json_lines;
 mod lasting;
+mod templates;
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -13,6 +14,7 @@ use std::mem;
 use std::ops::AddAssign;
 use std::path::Path;
 
+use forebay_flow::plugins::Fields;
 use forebay_flow::{FlowRecord, Volume};
 use forebay_run::stop::{Stop, Urgency};
 use forebay_run::whole_file::{BeginError, WholeFile};
@@ -35,13 +37,24 @@ const END_PATIENCE_NS: u64 = 10_000_000_000;
 /// One look at whether it takes something, in ns.
 const END_LOOK_NS: u64 = 20_000_000;
 
+/// What is exported of a flow.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) record: FlowRecord,
+    pub(crate) fields: Fields,
+}
+
 /// What an exporter writes to.
 trait Output: Send {
     /// Writes some of the first of these records: how many. None where the collector takes nothing for now; the same records then come first again.
-    fn write(&mut self, records: &[FlowRecord]) -> Result<usize, Unwritten>;
+    fn write(&mut self, rows: &[Row]) -> Result<usize, Unwritten>;
     /// Tells the collector what was ignored in front of the flows, and what was not sent to it.
     fn report(&mut self, _ignored: Volume, _not_sent: Amount) -> io::Result<()> {
         Ok(())
+    }
+    /// Records that went without what plugins found, since they would have been longer than a message.
+    fn bare(&self) -> u64 {
+        0
     }
     /// Whether something may be written behind what could not be.
     fn goes_on(&self) -> bool {
@@ -63,8 +76,8 @@ struct Unwritten {
 struct Nowhere;
 
 impl Output for Nowhere {
-    fn write(&mut self, records: &[FlowRecord]) -> Result<usize, Unwritten> {
-        Ok(records.len())
+    fn write(&mut self, rows: &[Row]) -> Result<usize, Unwritten> {
+        Ok(rows.len())
     }
 
     fn finish(self: Box<Self>) -> io::Result<()> {
@@ -111,7 +124,7 @@ pub(crate) struct Exporter {
     pub(crate) name: String,
     is_file: bool,
     to: Box<dyn Output>,
-    waiting: VecDeque<FlowRecord>,
+    waiting: VecDeque<Row>,
     /// So many may wait.
     limit: usize,
     /// Records that came.
@@ -179,22 +192,29 @@ impl Exporter {
     }
 
     /// Takes a record.
-    pub(crate) fn export(&mut self, record: &FlowRecord) {
-        self.came += Amount::of(record);
+    pub(crate) fn export(&mut self, row: &Row) {
+        self.came += Amount::of(&row.record);
         if self.waiting.len() >= self.limit {
-            self.full += Amount::of(record);
+            self.full += Amount::of(&row.record);
             return;
         }
-        self.waiting.push_back(*record);
+        self.waiting.push_back(row.clone());
         if self.waiting.len().is_multiple_of(BATCH) {
             self.write();
         }
     }
 
+    /// Records that went without what plugins found.
+    pub(crate) fn bare(&self) -> u64 {
+        self.to.bare()
+    }
+
     /// What waits to be written.
     pub(crate) fn held(&self) -> Amount {
         let mut held = Amount::default();
-        self.waiting.iter().for_each(|one| held += Amount::of(one));
+        self.waiting
+            .iter()
+            .for_each(|row| held += Amount::of(&row.record));
         held
     }
 
@@ -216,7 +236,7 @@ impl Exporter {
             let done = done.min(waiting.len());
             waiting
                 .drain(..done)
-                .for_each(|one| *to += Amount::of(&one));
+                .for_each(|one| *to += Amount::of(&one.record));
         }
         self.waiting = waiting;
     }
@@ -246,11 +266,11 @@ impl Exporter {
     }
 
     /// How many of the first of these records were written, or could not be.
-    fn step(&mut self, records: &[FlowRecord]) -> Result<usize, usize> {
+    fn step(&mut self, rows: &[Row]) -> Result<usize, usize> {
         if self.has_failed {
-            return Err(records.len());
+            return Err(rows.len());
         }
-        self.to.write(records).map_err(|unwritten| {
+        self.to.write(rows).map_err(|unwritten| {
             self.has_failed = !self.to.goes_on();
             self.why.get_or_insert(unwritten.why);
             unwritten.records

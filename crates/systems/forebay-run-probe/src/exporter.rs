@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use forebay_flow::FlowRecord;
 use forebay_ledger::Leak;
 use forebay_run::stop::Stop;
 use forebay_sys::clock;
 
 use crate::books::ExportBook;
 use crate::error::ProbeError;
-use crate::export::{Amount, Export, Exporter, Failed};
+use crate::export::{Amount, Export, Exporter, Failed, Row};
 use crate::queue::{Found, Queue};
 use crate::run::ProbePlan;
 use crate::summary::ExportSummary;
@@ -90,22 +89,22 @@ impl Exporters {
     }
 
     /// Takes records out of a lane.
-    fn take(&mut self, lane: usize, records: &[FlowRecord]) {
-        for record in records {
+    fn take(&mut self, lane: usize, rows: &[Row]) {
+        for row in rows {
             if self.leak.take("queue") {
                 continue;
             }
-            self.lanes[lane].came += Amount::of(record);
-            self.give(lane, record);
+            self.lanes[lane].came += Amount::of(&row.record);
+            self.give(lane, row);
         }
     }
 
     /// Gives a record to each exporter.
-    fn give(&mut self, lane: usize, record: &FlowRecord) {
+    fn give(&mut self, lane: usize, row: &Row) {
         for exporter in &mut self.all {
-            exporter.export(record);
+            exporter.export(row);
         }
-        self.lanes[lane].went += Amount::of(record);
+        self.lanes[lane].went += Amount::of(&row.record);
     }
 
     /// Tells collectors what was ignored.

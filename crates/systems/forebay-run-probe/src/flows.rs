@@ -1,11 +1,12 @@
 //! What one thread that captures has: a decoder and a table of its own, and its lane to the exporter. Nothing of it is shared.
 
-use forebay_flow::{Decoder, FlowRecord, Frame, Packet, Table, Volume};
+use forebay_flow::plugins::{Fields, Plugins};
+use forebay_flow::{Batch, Decoder, FlowRecord, Frame, Table, Volume};
 use forebay_ledger::Leak;
 use forebay_run::stop::{Stop, Urgency};
 
 use crate::error::ProbeError;
-use crate::export::Amount;
+use crate::export::{Amount, Row};
 use crate::queue::{Outlet, Queue};
 use crate::run::ProbePlan;
 
@@ -17,12 +18,13 @@ const TICKS_MAX: usize = 64;
 pub(crate) struct Flows<'a> {
     pub(crate) decoder: Decoder,
     pub(crate) table: Table,
+    plugins: Plugins,
     /// Packets that the input had.
     pub(crate) seen: Volume,
     /// Records that the table gave.
     pub(crate) formed: Amount,
     pub(crate) outlet: Outlet<'a>,
-    batch: Vec<Packet<'static>>,
+    batch: Batch,
     /// Nothing may hold the input back.
     is_live: bool,
     stop: Stop,
@@ -38,13 +40,15 @@ impl<'a> Flows<'a> {
         stop: &Stop,
     ) -> Result<Self, ProbeError> {
         let (decode, table) = plan.settings.engine(seed);
+        let table = Table::new(&table)?;
         Ok(Self {
             decoder: Decoder::new(&decode)?,
-            table: Table::new(&table)?,
+            plugins: plan.settings.make_plugins(table.places()),
+            table,
             seen: Volume::default(),
             formed: Amount::default(),
             outlet: Outlet::new(queue, lane),
-            batch: Vec::with_capacity(BATCH_PACKETS),
+            batch: Batch::new(BATCH_PACKETS),
             is_live: plan.settings.interface.is_some(),
             stop: stop.clone(),
             // What shall vanish vanishes in one place.
@@ -66,8 +70,8 @@ impl<'a> Flows<'a> {
                 if self.leak.take("packets") {
                     return;
                 }
-                self.batch.push(packet.without_payload());
-                if self.batch.len() >= BATCH_PACKETS {
+                self.plugins.batch(&mut self.batch, &packet);
+                if self.batch.is_full() {
                     self.settle();
                 }
             }
@@ -77,10 +81,10 @@ impl<'a> Flows<'a> {
 
     /// Counts the packets that wait for others.
     pub(crate) fn settle(&mut self) {
-        let batch = std::mem::take(&mut self.batch);
-        self.with_table(|table, ended| table.handle_packets(&batch, &mut |record| ended(record)));
-        self.batch = batch;
-        self.batch.clear();
+        self.with_table(|table, batch, plugins, mut ended| {
+            table.handle_batch(batch, &mut plugins.watch(&mut ended));
+            batch.clear();
+        });
     }
 
     /// Ends what is over by `now_ns`, a time that no later packet is before.
@@ -93,7 +97,9 @@ impl<'a> Flows<'a> {
             {
                 return;
             }
-            self.with_table(|table, ended| table.tick(now_ns, &mut |record| ended(record)));
+            self.with_table(|table, _, plugins, mut ended| {
+                table.tick_watched(now_ns, &mut plugins.watch(&mut ended));
+            });
         }
     }
 
@@ -102,7 +108,9 @@ impl<'a> Flows<'a> {
         self.settle();
         // Nothing comes any more that could be held back.
         self.is_live = false;
-        self.with_table(|table, ended| table.end_all(&mut |record| ended(record)));
+        self.with_table(|table, _, plugins, mut ended| {
+            table.end_all_watched(&mut plugins.watch(&mut ended));
+        });
         self.hand_over();
         self.outlet.close();
     }
@@ -118,9 +126,14 @@ impl<'a> Flows<'a> {
         self.outlet.ignore(ignored);
     }
 
-    fn with_table(&mut self, work: impl FnOnce(&mut Table, &mut dyn FnMut(&FlowRecord))) {
+    fn with_table(
+        &mut self,
+        work: impl FnOnce(&mut Table, &mut Batch, &mut Plugins, &mut dyn FnMut(&FlowRecord, Fields)),
+    ) {
         let Self {
             table,
+            batch,
+            plugins,
             formed,
             outlet,
             leak,
@@ -128,12 +141,13 @@ impl<'a> Flows<'a> {
             stop,
             ..
         } = self;
-        work(table, &mut |record| {
+        work(table, batch, plugins, &mut |record, fields| {
             if leak.take("records") {
                 return;
             }
             *formed += Amount::of(record);
-            if outlet.push(record) {
+            let record = *record;
+            if outlet.push(Row { record, fields }) {
                 outlet.hand_over(|| may_wait(*is_live, stop));
             }
         });

@@ -19,6 +19,7 @@ mod file;
 mod flows;
 pub mod hops;
 mod live;
+mod plugins;
 mod queue;
 mod run;
 mod source;
@@ -26,5 +27,6 @@ mod summary;
 
 pub use error::ProbeError;
 pub use export::Export;
+pub use plugins::PluginChoice;
 pub use run::ProbePlan;
 pub use summary::{ExportSummary, ProbeRecord, ProbeSummary};

@@ -8,9 +8,9 @@ use std::mem;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use forebay_flow::{FlowRecord, Volume};
+use forebay_flow::Volume;
 
-use crate::export::Amount;
+use crate::export::{Amount, Row};
 
 /// Records that are handed over together.
 const BATCH: usize = 256;
@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Default)]
 struct Lane {
-    batches: VecDeque<Vec<FlowRecord>>,
+    batches: VecDeque<Vec<Row>>,
     records: usize,
     put: Amount,
     taken: Amount,
@@ -51,7 +51,7 @@ pub(crate) struct Queue {
 #[derive(Debug)]
 pub(crate) enum Found {
     /// Records of a lane.
-    Records(usize, Vec<FlowRecord>),
+    Records(usize, Vec<Row>),
     /// Nothing for now.
     Nothing,
     /// All lanes are closed and empty.
@@ -119,7 +119,9 @@ impl State {
             let lane = &mut self.lanes[at];
             if let Some(batch) = lane.batches.pop_front() {
                 lane.records -= batch.len();
-                batch.iter().for_each(|one| lane.taken += Amount::of(one));
+                batch
+                    .iter()
+                    .for_each(|one| lane.taken += Amount::of(&one.record));
                 self.turn = at + 1;
                 return Found::Records(at, batch);
             }
@@ -135,7 +137,7 @@ impl State {
 pub(crate) struct Outlet<'a> {
     queue: &'a Queue,
     lane: usize,
-    batch: Vec<FlowRecord>,
+    batch: Vec<Row>,
     /// Records that are in the lane, or were.
     pub(crate) given: Amount,
     /// Records that found no room.
@@ -154,15 +156,17 @@ impl<'a> Outlet<'a> {
     }
 
     /// Takes a record; whether there are enough to be handed over.
-    pub(crate) fn push(&mut self, record: &FlowRecord) -> bool {
-        self.batch.push(*record);
+    pub(crate) fn push(&mut self, row: Row) -> bool {
+        self.batch.push(row);
         self.batch.len() >= BATCH
     }
 
     /// What was not handed over yet.
     pub(crate) fn held(&self) -> Amount {
         let mut held = Amount::default();
-        self.batch.iter().for_each(|one| held += Amount::of(one));
+        self.batch
+            .iter()
+            .for_each(|one| held += Amount::of(&one.record));
         held
     }
 
@@ -189,7 +193,9 @@ impl<'a> Outlet<'a> {
         }
         let lane = &mut state.lanes[self.lane];
         lane.records += batch.len();
-        batch.iter().for_each(|one| lane.put += Amount::of(one));
+        batch
+            .iter()
+            .for_each(|one| lane.put += Amount::of(&one.record));
         lane.batches.push_back(batch);
         self.given += amount;
         drop(state);
@@ -216,14 +222,15 @@ impl Drop for Outlet<'_> {
 
 #[cfg(test)]
 mod tests {
-    use forebay_flow::{EndReason, FlowKey};
+    use forebay_flow::plugins::Fields;
+    use forebay_flow::{EndReason, FlowKey, FlowRecord};
 
     use super::*;
 
     const NO_WAIT: Duration = Duration::ZERO;
 
-    fn record(octets: u64) -> FlowRecord {
-        FlowRecord {
+    fn row(octets: u64) -> Row {
+        let record = FlowRecord {
             key: FlowKey::new([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 17),
             packets: 1,
             octets,
@@ -234,11 +241,13 @@ mod tests {
             tcp_flags: 0,
             tcp_flags_rev: 0,
             end_reason: EndReason::Idle,
-        }
+        };
+        let fields = Fields::default();
+        Row { record, fields }
     }
 
     fn give(outlet: &mut Outlet<'_>, octets: u64, waits: bool) {
-        outlet.push(&record(octets));
+        outlet.push(row(octets));
         outlet.hand_over(|| waits);
     }
 
@@ -254,7 +263,7 @@ mod tests {
         // In turns.
         let mut lanes = Vec::new();
         while let Found::Records(lane, records) = queue.take(NO_WAIT) {
-            lanes.push((lane, records[0].octets));
+            lanes.push((lane, records[0].record.octets));
         }
         assert_eq!(lanes, [(0, 1), (1, 10), (0, 2)]);
         assert_eq!((queue.taken(0), queue.taken(1)), (one.given, two.given));
@@ -275,7 +284,7 @@ mod tests {
             loop {
                 match queue.take(Duration::from_secs(10)) {
                     Found::Records(_, records) => {
-                        assert_eq!(records[0].octets, next);
+                        assert_eq!(records[0].record.octets, next);
                         next += 1;
                     }
                     Found::Nothing => {}

@@ -61,6 +61,8 @@ pub struct ExportSummary {
     pub octets: u64,
     /// Records that could not be written.
     pub flows_unwritten: u64,
+    /// Records that went without what plugins found, since with it they are longer than a message of UDP.
+    pub flows_without_fields: u64,
 }
 
 impl ExportSummary {
@@ -78,6 +80,7 @@ impl ExportSummary {
             packets: written.volume.packets,
             octets: written.volume.octets,
             flows_unwritten: unwritten.flows,
+            flows_without_fields: exporter.bare(),
         }
     }
 }

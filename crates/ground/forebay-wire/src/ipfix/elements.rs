@@ -206,6 +206,31 @@ pub const PADDING_OCTETS: ElementInfo = row(210, "paddingOctets", VARIABLE_LENGT
 /// Which direction is forward: 0 arbitrary, 1 initiator, 2 reverse initiator, 3 perimeter.
 pub const BIFLOW_DIRECTION: ElementInfo = row(239, "biflowDirection", 1, "", false);
 
+/// TCP window, bytes before scaling.
+pub const TCP_WINDOW_SIZE: ElementInfo = row(186, "tcpWindowSize", 2, "", true);
+/// Time to live, or hop limit.
+pub const IP_TTL: ElementInfo = row(192, "ipTTL", 1, "", true);
+/// TCP options that were seen: a bit for each kind, kind 0 the lowest.
+pub const TCP_OPTIONS: ElementInfo = row(209, "tcpOptions", 8, "", true);
+/// TCP window is to be shifted by so many bits.
+pub const TCP_WINDOW_SCALE: ElementInfo = row(238, "tcpWindowScale", 2, "", true);
+/// A list of values of one element (RFC 6313).
+pub const BASIC_LIST: ElementInfo = row(291, "basicList", VARIABLE_LENGTH, "", true);
+/// Status of a response of HTTP.
+pub const HTTP_STATUS_CODE: ElementInfo = row(457, "httpStatusCode", 2, "", true);
+/// Method of a request of HTTP.
+pub const HTTP_REQUEST_METHOD: ElementInfo =
+    row(459, "httpRequestMethod", VARIABLE_LENGTH, "", true);
+/// Host that it is for.
+pub const HTTP_REQUEST_HOST: ElementInfo = row(460, "httpRequestHost", VARIABLE_LENGTH, "", true);
+/// What it asks for.
+pub const HTTP_REQUEST_TARGET: ElementInfo =
+    row(461, "httpRequestTarget", VARIABLE_LENGTH, "", true);
+/// Program that asks.
+pub const HTTP_USER_AGENT: ElementInfo = row(468, "httpUserAgent", VARIABLE_LENGTH, "", true);
+/// Kind of what is answered.
+pub const HTTP_CONTENT_TYPE: ElementInfo = row(469, "httpContentType", VARIABLE_LENGTH, "", true);
+
 /// All of them, by their numbers.
 pub const ALL: &[ElementInfo] = &[
     OCTET_DELTA_COUNT,
@@ -250,8 +275,19 @@ pub const ALL: &[ElementInfo] = &[
     NOT_SENT_FLOW_TOTAL_COUNT,
     NOT_SENT_PACKET_TOTAL_COUNT,
     NOT_SENT_OCTET_TOTAL_COUNT,
+    TCP_WINDOW_SIZE,
+    IP_TTL,
+    TCP_OPTIONS,
     PADDING_OCTETS,
+    TCP_WINDOW_SCALE,
     BIFLOW_DIRECTION,
+    BASIC_LIST,
+    HTTP_STATUS_CODE,
+    HTTP_REQUEST_METHOD,
+    HTTP_REQUEST_HOST,
+    HTTP_REQUEST_TARGET,
+    HTTP_USER_AGENT,
+    HTTP_CONTENT_TYPE,
 ];
 
 #[cfg(test)]

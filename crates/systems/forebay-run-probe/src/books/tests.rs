@@ -1,9 +1,10 @@
+use forebay_flow::plugins::Fields;
 use forebay_flow::{EndReason, FlowKey, FlowRecord, Frame, LinkType};
 use forebay_link::packet::KernelCounts;
 use forebay_run::Stop;
 
 use super::*;
-use crate::export::{Export, Exporter};
+use crate::export::{Export, Exporter, Row};
 use crate::queue::Found;
 use crate::run::ProbePlan;
 
@@ -29,6 +30,13 @@ const DATAGRAM: [u8; 30] = [
     0x45, 0, 0, 30, 0, 7, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0xc3, 0x50, 0xc3, 0x51,
     0, 10, 0, 0, b'h', b'i',
 ];
+
+fn row() -> Row {
+    Row {
+        record: record(),
+        fields: Fields::default(),
+    }
+}
 
 fn record() -> FlowRecord {
     FlowRecord {
@@ -93,10 +101,10 @@ fn each_count_of_a_capture_is_in_its_own_term() {
     };
     // One is handed over, one finds no room, and one waits.
     for _ in 0..2 {
-        flows.outlet.push(&record());
+        flows.outlet.push(row());
         flows.hand_over();
     }
-    flows.outlet.push(&record());
+    flows.outlet.push(row());
     let ring = RingCounts {
         kernel: KernelCounts {
             packets: 100,
@@ -167,9 +175,9 @@ fn each_count_of_the_exporters_is_in_its_own_term() {
         .all
         .push(Exporter::begin(&Export::None, &plan.settings, &stop).unwrap());
     for (exporter, written) in exporters.all.iter_mut().zip([1, 3]) {
-        (0..written).for_each(|_| exporter.export(&record()));
+        (0..written).for_each(|_| exporter.export(&row()));
         exporter.write();
-        exporter.export(&record());
+        exporter.export(&row());
         (exporter.full.flows, exporter.unwritten.flows) = (10 * written, 20 * written);
     }
     let amount = |flows| Amount {
@@ -187,7 +195,7 @@ fn each_count_of_the_exporters_is_in_its_own_term() {
         .into();
     let queue = Queue::new(2, 9);
     let mut flows = Flows::new(&plan, &queue, (1, 7), &stop).unwrap();
-    flows.outlet.push(&record());
+    flows.outlet.push(row());
     flows.hand_over();
     assert!(matches!(
         queue.take(std::time::Duration::ZERO),

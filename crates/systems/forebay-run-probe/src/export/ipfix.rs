@@ -9,70 +9,25 @@ use std::net::IpAddr;
 use forebay_flow::{FlowRecord, Volume};
 use forebay_sys::clock;
 use forebay_wire::ipfix::elements::{
-    DESTINATION_IPV4_ADDRESS, DESTINATION_IPV6_ADDRESS, DESTINATION_TRANSPORT_PORT,
-    EXPORTING_PROCESS_ID, FLOW_END_MILLISECONDS, FLOW_END_REASON, FLOW_START_MILLISECONDS,
-    IGNORED_OCTET_TOTAL_COUNT, IGNORED_PACKET_TOTAL_COUNT, METERING_PROCESS_ID,
-    NOT_SENT_FLOW_TOTAL_COUNT, NOT_SENT_OCTET_TOTAL_COUNT, NOT_SENT_PACKET_TOTAL_COUNT,
-    OCTET_DELTA_COUNT, PACKET_DELTA_COUNT, PROTOCOL_IDENTIFIER, SOURCE_IPV4_ADDRESS,
-    SOURCE_IPV6_ADDRESS, SOURCE_TRANSPORT_PORT, TCP_CONTROL_BITS, VLAN_ID,
+    EXPORTING_PROCESS_ID, IGNORED_OCTET_TOTAL_COUNT, IGNORED_PACKET_TOTAL_COUNT,
+    METERING_PROCESS_ID, NOT_SENT_FLOW_TOTAL_COUNT, NOT_SENT_OCTET_TOTAL_COUNT,
+    NOT_SENT_PACKET_TOTAL_COUNT,
 };
 use forebay_wire::ipfix::{FieldSpec, Finished, MessageWriter, RecordWriter, WriteError};
 
 use super::carrier::Carrier;
 use super::lasting::Turn;
-use super::{Amount, Output, Unwritten};
+use super::templates::{Layout, Templates, write_fields};
+use super::{Amount, Output, Row, Unwritten};
 use crate::config::ProbeSettings;
 
-/// Template of flows of IPv4, and of IPv6.
-const TEMPLATES: [u16; 2] = [256, 257];
 /// Templates of what was not measured and not sent (RFC 7011, sections 4.2 and 4.3).
 const RELIABILITY: [u16; 2] = [258, 259];
+/// Messages that the first of some records is tried in: behind its template, and without what plugins found behind another one.
+const SENDS_MAX: usize = 3;
 /// Observation domain.
 const DOMAIN: u32 = 1;
 const SECOND_NS: u64 = 1_000_000_000;
-
-/// What stands in a record.
-#[derive(Clone, Copy)]
-struct Layout {
-    /// There is one direction.
-    uniflow: bool,
-    /// VLANs are part of the key.
-    vlan: bool,
-}
-
-/// Fields of a record.
-fn fields(is_ipv6: bool, layout: Layout) -> Vec<FieldSpec> {
-    let addresses = if is_ipv6 {
-        [SOURCE_IPV6_ADDRESS, DESTINATION_IPV6_ADDRESS]
-    } else {
-        [SOURCE_IPV4_ADDRESS, DESTINATION_IPV4_ADDRESS]
-    };
-    let whole = [
-        FLOW_START_MILLISECONDS,
-        FLOW_END_MILLISECONDS,
-        SOURCE_TRANSPORT_PORT,
-        DESTINATION_TRANSPORT_PORT,
-        PROTOCOL_IDENTIFIER,
-        FLOW_END_REASON,
-    ];
-    let counts = [
-        FieldSpec::whole(PACKET_DELTA_COUNT),
-        FieldSpec::whole(OCTET_DELTA_COUNT),
-        // Of the flags the lower eight are measured.
-        FieldSpec::reduced(TCP_CONTROL_BITS, 1),
-    ];
-    let reverse = |spec: FieldSpec| {
-        let element = spec.element.reverse()?;
-        Some(FieldSpec { element, ..spec })
-    };
-    let vlan = layout.vlan.then_some(VLAN_ID);
-    let specs = addresses.into_iter().chain(whole).chain(vlan);
-    let mut specs: Vec<_> = specs.map(FieldSpec::whole).chain(counts).collect();
-    if !layout.uniflow {
-        specs.extend(counts.into_iter().filter_map(reverse));
-    }
-    specs
-}
 
 fn write_record(to: &mut RecordWriter<'_>, record: &FlowRecord, layout: Layout) {
     let key = &record.key;
@@ -105,11 +60,13 @@ fn write_record(to: &mut RecordWriter<'_>, record: &FlowRecord, layout: Layout) 
 pub(super) struct Ipfix {
     carrier: Carrier,
     room: Vec<u8>,
-    templates: [Vec<FieldSpec>; 2],
+    templates: Templates,
     layout: Layout,
     sequence: u32,
     /// Templates were sent.
     has_told: bool,
+    /// Records without what plugins found.
+    bare: u64,
 }
 
 impl Ipfix {
@@ -121,10 +78,11 @@ impl Ipfix {
         Self {
             room: vec![0; carrier.message_bytes()],
             carrier,
-            templates: [false, true].map(|is_ipv6| fields(is_ipv6, layout)),
+            templates: Templates::new(layout),
             layout,
             sequence: 0,
             has_told: false,
+            bare: 0,
         }
     }
 
@@ -136,15 +94,9 @@ impl Ipfix {
         }
         turn
     }
-}
 
-impl Output for Ipfix {
-    fn write(&mut self, records: &[FlowRecord]) -> Result<usize, Unwritten> {
-        match self.turn() {
-            Turn::Send | Turn::Afresh => {}
-            Turn::Sent(count) => return Ok(count),
-            Turn::Wait => return Ok(0),
-        }
+    /// Sends a message with the first of these records: how many, which may be none where their template has filled it.
+    fn send(&mut self, rows: &[Row]) -> Result<usize, Unwritten> {
         let tells = self.carrier.tells(self.has_told);
         let Self {
             carrier,
@@ -152,19 +104,17 @@ impl Output for Ipfix {
             templates,
             layout,
             sequence,
+            bare,
             ..
         } = self;
+        if tells {
+            templates.forget_told();
+        }
         let fill = |writer: &mut MessageWriter<'_>| {
-            let templates = TEMPLATES.iter().zip(templates.iter().filter(|_| tells));
-            for (id, specs) in templates {
-                writer.push_template(*id, specs)?;
-            }
-            for record in records {
-                let id = TEMPLATES[usize::from(record.key.version() == 6)];
-                let pushed = writer.push_record(id, |to| write_record(to, record, *layout));
-                match pushed {
-                    Ok(()) => {}
-                    Err(_) if writer.records() > 0 => break,
+            for row in rows {
+                match push(writer, templates, row, *layout) {
+                    Ok(is_bare) => *bare += u64::from(is_bare),
+                    Err(_) if !writer.is_empty() => break,
                     Err(error) => return Err(error),
                 }
             }
@@ -172,17 +122,68 @@ impl Output for Ipfix {
         };
         let message = message(room, *sequence, fill);
         let message = message.map_err(|why| Unwritten {
-            records: records.len(),
+            records: rows.len(),
             why,
         })?;
         let count = message.records as usize;
         *sequence = message.next_sequence;
         self.has_told |= tells;
         let sent = carrier.send(message.bytes, count, tells);
-        sent.map_err(|why| Unwritten {
-            records: count,
-            why,
+        sent.map_err(|why| {
+            templates.forget_told();
+            Unwritten {
+                records: count,
+                why,
+            }
         })
+    }
+}
+
+/// Puts a record into a message, behind its template if that was not told yet; whether it had to go without what plugins found.
+fn push(
+    writer: &mut MessageWriter<'_>,
+    templates: &mut Templates,
+    row: &Row,
+    layout: Layout,
+) -> Result<bool, WriteError> {
+    let is_ipv6 = row.record.key.version() == 6;
+    let id = templates.tell(writer, is_ipv6, row.fields.set())?;
+    let pushed = writer.push_record(id, |to| {
+        write_record(to, &row.record, layout);
+        write_fields(to, &row.fields);
+    });
+    let Err(WriteError::NeverFits { .. }) = pushed else {
+        return pushed.map(|()| false);
+    };
+    let id = templates.tell(writer, is_ipv6, 0)?;
+    let pushed = writer.push_record(id, |to| write_record(to, &row.record, layout));
+    pushed.map(|()| true)
+}
+
+impl Output for Ipfix {
+    fn write(&mut self, rows: &[Row]) -> Result<usize, Unwritten> {
+        match self.turn() {
+            Turn::Send | Turn::Afresh => {}
+            Turn::Sent(count) => return Ok(count),
+            Turn::Wait => return Ok(0),
+        }
+        for _ in 0..SENDS_MAX {
+            match self.send(rows)? {
+                // It is under way.
+                0 if !self.carrier.is_idle() => return Ok(0),
+                // Templates alone: in the next message the first record has more room.
+                0 => {}
+                records => return Ok(records),
+            }
+        }
+        Err(Unwritten {
+            records: 1,
+            why: io::Error::other("a record has no room in a message beside its template"),
+        })
+    }
+
+    fn bare(&self) -> u64 {
+        self.bare
     }
 
     fn report(&mut self, ignored: Volume, not_sent: Amount) -> io::Result<()> {
@@ -247,45 +248,4 @@ fn message(
 }
 
 #[cfg(test)]
-mod tests {
-    use forebay_flow::{EndReason, FlowKey};
-    use forebay_wire::ipfix::{Messages, SetKind};
-
-    use super::*;
-
-    #[test]
-    fn a_report_before_the_first_record_takes_no_template_from_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("flows.ipfix");
-        let carrier = Carrier::file(&path).unwrap();
-        let mut ipfix = Box::new(Ipfix::new(carrier, &ProbeSettings::default()));
-        let record = FlowRecord {
-            key: FlowKey::new([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 17),
-            packets: 3,
-            octets: 300,
-            packets_rev: 0,
-            octets_rev: 0,
-            start_ns: 1,
-            end_ns: 2,
-            tcp_flags: 0,
-            tcp_flags_rev: 0,
-            end_reason: EndReason::Idle,
-        };
-        let (none, no_flows) = (Volume::default(), Amount::default());
-        ipfix.report(none, no_flows).unwrap();
-        for _ in 0..2 {
-            assert!(ipfix.write(&[record]).is_ok_and(|written| written == 1));
-        }
-        ipfix.finish().unwrap();
-        let file = std::fs::read(&path).unwrap();
-        let kinds = Messages::new(&file).flat_map(|message| {
-            let sets = message.unwrap().sets().map(|set| set.kind());
-            sets.collect::<Vec<_>>()
-        });
-        let kinds: Vec<_> = kinds.collect();
-        let data = SetKind::Data;
-        let report = [SetKind::OptionsTemplates, data(258), data(259)];
-        let records = [SetKind::Templates, data(256), data(256)];
-        assert_eq!(kinds, [report, records].concat());
-    }
-}
+mod tests;

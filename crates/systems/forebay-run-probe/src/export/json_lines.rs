@@ -1,19 +1,22 @@
 //! Records as lines of JSON.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::path::Path;
 
+use forebay_flow::plugins::{Fields, Kind, Value};
 use forebay_flow::{EndReason, FlowRecord};
 use forebay_run::whole_file::{BeginError, WholeFile};
-use serde::Serialize;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 
-use super::{Output, Unwritten, begin};
+use super::{Output, Row, Unwritten, begin};
 
 /// A line. Addresses are those of the initiator and of the other end; `_rev` is the direction towards the initiator.
 #[derive(Serialize)]
-struct Line {
+struct Line<'a> {
     src: IpAddr,
     dst: IpAddr,
     src_port: u16,
@@ -30,6 +33,51 @@ struct Line {
     tcp_flags: u8,
     tcp_flags_rev: u8,
     end_reason: &'static str,
+    #[serde(flatten)]
+    found: Found<'a>,
+}
+
+/// What plugins found: a key for each column that has a value.
+struct Found<'a>(&'a Fields);
+
+impl Serialize for Found<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (column, value) in self.0.values() {
+            if let Some(value) = value {
+                map.serialize_entry(column.name, &Cell(column.kind, value))?;
+            }
+        }
+        map.end()
+    }
+}
+
+/// A value as JSON has it: octets are hexadecimal, and a text is what it is, with the escapes of JSON.
+struct Cell<'a>(Kind, Value<'a>);
+
+impl Serialize for Cell<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(kind, value) = *self;
+        match kind {
+            Kind::Unsigned(_) => serializer.serialize_u64(value.unsigned()),
+            Kind::Float => serializer.serialize_f64(value.float()),
+            Kind::Text => serializer.serialize_str(&value.text()),
+            Kind::Octets => serializer.collect_str(&Hex(value.bytes())),
+            Kind::Unsigneds(bytes) => serializer.collect_seq(value.unsigneds(bytes)),
+            Kind::Signeds => {
+                let each = value.bytes().iter();
+                serializer.collect_seq(each.map(|byte| i8::from_be_bytes([*byte])))
+            }
+        }
+    }
+}
+
+struct Hex<'a>(&'a [u8]);
+
+impl fmt::Display for Hex<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
 }
 
 #[expect(
@@ -50,9 +98,9 @@ const fn name(reason: EndReason) -> &'static str {
     }
 }
 
-impl From<&FlowRecord> for Line {
-    fn from(record: &FlowRecord) -> Self {
-        let key = &record.key;
+impl<'a> Line<'a> {
+    fn of(Row { record, fields }: &'a Row) -> Self {
+        let FlowRecord { key, .. } = record;
         Self {
             src: key.source(),
             dst: key.destination(),
@@ -69,6 +117,7 @@ impl From<&FlowRecord> for Line {
             tcp_flags: record.tcp_flags,
             tcp_flags_rev: record.tcp_flags_rev,
             end_reason: name(record.end_reason),
+            found: Found(fields),
         }
     }
 }
@@ -92,17 +141,17 @@ impl JsonLines {
 }
 
 impl Output for JsonLines {
-    fn write(&mut self, records: &[FlowRecord]) -> Result<usize, Unwritten> {
+    fn write(&mut self, rows: &[Row]) -> Result<usize, Unwritten> {
         self.lines.clear();
-        for record in records {
-            // A line of numbers and addresses can always be written into memory.
-            let _ = serde_json::to_writer(&mut self.lines, &Line::from(record));
+        for row in rows {
+            // A line of numbers, addresses and texts can always be written into memory.
+            let _ = serde_json::to_writer(&mut self.lines, &Line::of(row));
             self.lines.push(b'\n');
         }
         match self.to.write_all(&self.lines) {
-            Ok(()) => Ok(records.len()),
+            Ok(()) => Ok(rows.len()),
             Err(why) => Err(Unwritten {
-                records: records.len(),
+                records: rows.len(),
                 why,
             }),
         }
