@@ -7,7 +7,7 @@ use anyhow::Result;
 use forebay_report::text::{bytes, si};
 use forebay_run::record::Record;
 use forebay_run_probe::config::ProbeSettings;
-use forebay_run_probe::{Export, ProbePlan, ProbeSummary};
+use forebay_run_probe::{Export, PluginChoice, ProbePlan, ProbeSummary};
 
 use crate::flags::Flags;
 use crate::output::{Format, print_line};
@@ -36,6 +36,9 @@ pub(crate) struct ProbeArgs {
     /// (20,000 flows/s at most, since nothing holds a sender of UDP back) or ipfix+tcp://HOST:PORT; `none` forms and counts them.
     #[arg(long, value_name = "WHERE", default_value = "none")]
     export: Vec<Export>,
+    /// What is read of flows beside their counts, with commas between: basic, pstats, bursts, rtt, entropy, dns, mdns, tls, quic, http, ssdp, ntp, dhcp.
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    plugins: Vec<PluginChoice>,
     /// Directory for ledger and record, for `forebay audit`.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -50,6 +53,7 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
     let mut settings = ProbeSettings::default();
     args.settings.apply(&mut settings);
     settings.export.clone_from(&args.export);
+    settings.plugins.clone_from(&args.plugins);
     let plan = ProbePlan {
         read: args.read.clone().unwrap_or_default(),
         out: args.out.clone(),
