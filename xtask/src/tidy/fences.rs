@@ -73,7 +73,7 @@ fn uses(source: &Source) -> Vec<Finding> {
         .lines()
         .enumerate()
         .filter(|(_, line)| words(line).any(|word| word == "unsafe"));
-    let remedy = "move it into forebay-sys, forebay-ring or forebay-fabric, behind a safe function";
+    let remedy = "move it into forebay-sys, -ring, -fabric or -xdp, behind a safe function";
     lines
         .map(|(number, _)| {
             Finding::at(

@@ -44,6 +44,7 @@ pub(super) const UNSAFE: Places = Places {
         "crates/movers/forebay-sys/",
         "crates/movers/forebay-ring/",
         "crates/movers/forebay-fabric/",
+        "crates/movers/forebay-xdp/",
     ],
 };
 

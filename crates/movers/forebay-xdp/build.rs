@@ -1,0 +1,76 @@
+//! Compiles the program of the kernel where clang is, and writes down why there is none where it is not: the crate is built in any case.
+//!
+//! Cargo runs this again when `PATH` changes, when clang changes, and, as long as there is none, when a folder of `PATH` does: a clang that was installed since is found
+//! by the next build. (To name the files that clang would be would not do: a file that is not there makes cargo build this crate anew each time.)
+
+#![allow(
+    clippy::print_stdout,
+    reason = "cargo reads what a build script prints"
+)]
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const SOURCES: [&str; 3] = [
+    "src/connections.bpf.c",
+    "src/connections.bpf.h",
+    "src/kernel.bpf.h",
+];
+
+fn main() -> std::io::Result<()> {
+    println!("cargo::rerun-if-env-changed=PATH");
+    for source in SOURCES {
+        println!("cargo::rerun-if-changed={source}");
+    }
+    let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
+    let object = out.join("connections.bpf.o");
+    let why_not = match find_clang() {
+        Some(clang) => {
+            println!("cargo::rerun-if-changed={}", clang.display());
+            compile(&clang, &object).err()
+        }
+        None => {
+            for folder in folders().filter(|folder| folder.is_dir()) {
+                println!("cargo::rerun-if-changed={}", folder.display());
+            }
+            Some("clang was not there when this program was built".to_owned())
+        }
+    };
+    if let Some(why) = &why_not {
+        println!("cargo::warning=no offload into the kernel: {why}");
+        fs::write(&object, [])?;
+    }
+    fs::write(out.join("why_not.txt"), why_not.unwrap_or_default())
+}
+
+fn folders() -> impl Iterator<Item = PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/bin"));
+    env::split_paths(&path).collect::<Vec<_>>().into_iter()
+}
+
+fn find_clang() -> Option<PathBuf> {
+    folders()
+        .map(|folder| folder.join("clang"))
+        .find(|clang| clang.is_file())
+}
+
+/// One line says why it failed.
+fn compile(clang: &Path, object: &Path) -> Result<(), String> {
+    let mut command = Command::new(clang);
+    command.args(["-target", "bpf", "-O2", "-mcpu=v3", "-Wall", "-nostdinc"]);
+    command.args(["-c", SOURCES[0], "-o"]).arg(object);
+    let name = clang.display();
+    let output = command
+        .output()
+        .map_err(|error| format!("{name}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let line = said.lines().find(|line| line.contains("error"));
+    let line = line.or_else(|| said.lines().next()).unwrap_or("no reason");
+    Err(format!("{name} could not compile it: {line}"))
+}

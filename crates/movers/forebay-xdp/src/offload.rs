@@ -1,0 +1,106 @@
+//! The program on an interface.
+
+use std::io;
+
+use crate::abi::Key;
+use crate::connections::{
+    Changed, Config, Connections, Counts, Entry, Export, Inserted, Metadata, Seed, State,
+};
+use crate::error::XdpError;
+use crate::programs::Programs;
+use crate::sys::{Link, Mode, interface_number};
+
+/// A table of connections in the kernel that sees the frames which an interface receives.
+///
+/// It is taken off when it is dropped, and when the process ends in whatever way. Frames that are counted are dropped below user space and go to nobody else: this is
+/// for an interface at a tap or a mirror port, and never for one through which a host is reached.
+#[derive(Debug)]
+pub struct Offload {
+    programs: Programs,
+    link: Link,
+    number: u32,
+    mode: Mode,
+}
+
+impl Offload {
+    /// Loads the program and puts it on an interface of this thread's network namespace: into the driver if that can do it, else behind it.
+    ///
+    /// # Errors
+    /// As [`Programs::load`]; there is no such interface, or it has a program of somebody else, which stays.
+    pub fn attach(interface: &str, config: &Config) -> Result<Self, XdpError> {
+        let number = interface_number(interface)?;
+        let programs = Programs::load(config)?;
+        let attach = |mode| programs.connections.attach(number, mode);
+        let attached = match attach(Mode::Native) {
+            Ok(link) => Ok((link, Mode::Native)),
+            Err(error) if is_foreign(&error) => Err(error),
+            Err(_) => attach(Mode::Generic).map(|link| (link, Mode::Generic)),
+        };
+        let (link, mode) = attached.map_err(|source| {
+            if is_foreign(&source) {
+                return XdpError::Foreign {
+                    interface: interface.to_owned(),
+                };
+            }
+            XdpError::System {
+                call: "bpf(BPF_LINK_CREATE)",
+                target: interface.to_owned(),
+                source,
+            }
+        })?;
+        Ok(Self {
+            programs,
+            link,
+            number,
+            mode,
+        })
+    }
+
+    /// Where frames meet it.
+    pub const fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Whether it is still where it was put: somebody else may have taken it off, or the interface away. What it has counted is there all the same.
+    ///
+    /// # Errors
+    /// The kernel refuses the call.
+    pub fn is_attached(&self) -> Result<bool, XdpError> {
+        Ok(self.link.interface()? == self.number)
+    }
+}
+
+/// Another link (`EBUSY`), or a program without one (`EBUSY`, `EEXIST`), of this mode or of the other.
+fn is_foreign(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST))
+}
+
+impl Connections for Offload {
+    fn insert(&mut self, key: &Key, state: State, seed: &Seed) -> Result<Inserted, XdpError> {
+        self.programs.insert(key, state, seed)
+    }
+
+    fn set(&mut self, key: &Key, state: State, seed: &Seed) -> Result<Changed, XdpError> {
+        self.programs.set(key, state, seed)
+    }
+
+    fn remove(&mut self, key: &Key) -> Result<Option<Entry>, XdpError> {
+        self.programs.remove(key)
+    }
+
+    fn read(&mut self, key: &Key) -> Result<Option<Entry>, XdpError> {
+        self.programs.read(key)
+    }
+
+    fn poll_exports(&mut self, most: usize, taken: &mut dyn FnMut(&Export)) -> usize {
+        self.programs.poll_exports(most, taken)
+    }
+
+    fn poll_metadata(&mut self, most: usize, taken: &mut dyn FnMut(&Metadata)) -> usize {
+        self.programs.poll_metadata(most, taken)
+    }
+
+    fn counts(&self) -> Result<Counts, XdpError> {
+        self.programs.counts()
+    }
+}

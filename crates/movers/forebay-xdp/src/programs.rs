@@ -1,0 +1,285 @@
+//! The program and its maps in the kernel, without an interface: it runs on frames that are given to it.
+
+use crate::abi::{
+    Key, RawCommand, RawCounters, RawEntry, RawExport, RawMetadata, RawSettings, TERMS, control,
+};
+use crate::connections::{
+    Changed, Config, Connections, Counts, Entry, Export, Inserted, Metadata, Reason, Seed, State,
+    Tally,
+};
+use crate::elf::{Object, load_map};
+use crate::error::XdpError;
+use crate::sys::ring::Ring;
+use crate::sys::{Map, MapKind, MapSpec, Program, bytes_of, load_types, of_bytes, possible_cpus};
+use crate::{abi::Plain, btf};
+
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/connections.bpf.o"));
+const WHY_NOT: &str = include_str!(concat!(env!("OUT_DIR"), "/why_not.txt"));
+
+/// `XDP_PASS`.
+const PASS: u32 = 2;
+
+/// What becomes of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It goes up.
+    Pass,
+    /// It was taken.
+    Drop,
+}
+
+/// The program and its table, loaded.
+#[derive(Debug)]
+pub struct Programs {
+    pub(crate) connections: Program,
+    control: Program,
+    counters: Map,
+    settings: Map,
+    exports: Ring,
+    metadata: Ring,
+    /// They live as long as a program has them; these are here for their descriptors.
+    _maps: [Map; 3],
+}
+
+const fn spec(name: &'static str, kind: MapKind, sizes: [usize; 2], entries: u32) -> MapSpec {
+    MapSpec {
+        name,
+        kind,
+        key_bytes: sizes[0] as u32,
+        value_bytes: sizes[1] as u32,
+        entries,
+    }
+}
+
+impl Programs {
+    /// Loads both programs and makes their maps.
+    ///
+    /// # Errors
+    /// There is no program in this binary, a setting is outside its range, or the kernel refuses one of them: it needs `CAP_BPF` and `CAP_NET_ADMIN`, and Linux 5.18.
+    pub fn load(config: &Config) -> Result<Self, XdpError> {
+        config.validate()?;
+        if OBJECT.is_empty() {
+            return Err(XdpError::NotBuilt { why: WHY_NOT });
+        }
+        let object = Object::parse(OBJECT)?;
+        let (key, value) = (size_of::<Key>(), size_of::<RawEntry>());
+        let lock_at = std::mem::offset_of!(RawEntry, lock);
+        let types = load_types(&btf::of_map(key as u32, value as u32, lock_at as u32))?;
+        let types = (&types, btf::KEY_TYPE, btf::VALUE_TYPE);
+        let flows = spec("flows", MapKind::Hash, [key, value], config.flows);
+        let flows = Map::new(flows, Some(types))?;
+        let counters = [4, size_of::<RawCounters>()];
+        let counters = Map::new(spec("counters", MapKind::PerCpuArray, counters, 1), None)?;
+        let settings = [4, size_of::<RawSettings>()];
+        let settings = Map::new(spec("settings", MapKind::Array, settings, 1), None)?;
+        let [exports, metadata] = config.ring_bytes;
+        let exports = Map::new(spec("exports", MapKind::Ring, [0, 0], exports), None)?;
+        let metadata = Map::new(spec("metadata", MapKind::Ring, [0, 0], metadata), None)?;
+        settings.set_first(&RawSettings {
+            capacity: config.flows.into(),
+            idle_ns: config.idle_timeout_ns,
+            limit: config.export_limit_frames,
+            clock_offset_ns: config.clock_offset_ns,
+            trim_bytes: config.trim_bytes,
+            vlan_in_key: config.vlan_in_key.into(),
+            tunnels: config.look_into_tunnels.into(),
+            ..RawSettings::ZERO
+        })?;
+        let maps = [&flows, &counters, &settings, &exports, &metadata];
+        let names = ["flows", "counters", "settings", "exports", "metadata"];
+        let load = |section, name| {
+            let (mut code, loads) = object.program(section)?;
+            for load in loads {
+                let which = names.iter().position(|name| *name == load.map);
+                let which = which.ok_or(XdpError::Object("has a map that is not known"))?;
+                load_map(&mut code, load.at, maps[which].number());
+            }
+            Program::load(name, &code)
+        };
+        Ok(Self {
+            connections: load("xdp/connections", "connections")?,
+            control: load("xdp/control", "control")?,
+            exports: Ring::new(&exports)?,
+            metadata: Ring::new(&metadata)?,
+            counters,
+            settings,
+            _maps: [flows, exports, metadata],
+        })
+    }
+
+    /// Runs the program on an Ethernet frame of at least 14 bytes, so many times; gives its verdict, what is left of the frame and the time of a run, in ns.
+    ///
+    /// # Errors
+    /// The kernel refuses the frame, as one of more than a page.
+    pub fn run(&self, frame: &[u8], repeat: u32) -> Result<(Verdict, usize, u32), XdpError> {
+        let mut changed = vec![0; frame.len()];
+        let run = self.connections.run(frame, &mut changed, repeat);
+        let (verdict, bytes, duration_ns) = run.map_err(|source| XdpError::System {
+            call: "bpf(BPF_PROG_TEST_RUN)",
+            target: "connections".to_owned(),
+            source,
+        })?;
+        let verdict = if verdict == PASS {
+            Verdict::Pass
+        } else {
+            Verdict::Drop
+        };
+        Ok((verdict, bytes, duration_ns))
+    }
+
+    /// Stops its clock at this time, ns, or lets it go on with 0. For tests: it is not called while flows come and go.
+    ///
+    /// # Errors
+    /// The kernel refuses the call.
+    pub fn hold_clock(&self, time_ns: u64) -> Result<(), XdpError> {
+        let mut settings = [RawSettings::ZERO];
+        self.settings.first(&mut settings)?;
+        settings[0].clock_held_ns = time_ns;
+        self.settings.set_first(&settings[0])
+    }
+
+    fn command(&self, operation: u32, key: &Key, with: RawCommand) -> Result<RawCommand, XdpError> {
+        let command = RawCommand {
+            operation,
+            key: *key,
+            ..with
+        };
+        let mut answer = RawCommand::ZERO;
+        let failed = |source| XdpError::System {
+            call: "bpf(BPF_PROG_TEST_RUN)",
+            target: "control".to_owned(),
+            source,
+        };
+        let mut bytes = [0; size_of::<RawCommand>()];
+        self.control
+            .run(bytes_of(&command), &mut bytes, 1)
+            .map_err(failed)?;
+        if let Some(changed) = of_bytes(&bytes) {
+            answer = changed;
+        }
+        Ok(answer)
+    }
+}
+
+fn with(state: State, seed: &Seed) -> RawCommand {
+    RawCommand {
+        state: state as u32,
+        heard_ns: seed.heard_ns,
+        active_due_ns: seed.active_due_ns,
+        ..RawCommand::ZERO
+    }
+}
+
+/// None of an entry that is of no flow.
+fn entry(raw: &RawEntry) -> Option<Entry> {
+    Some(Entry {
+        key: raw.key,
+        frames: raw.frames,
+        octets: raw.octets,
+        tcp_flags: raw.tcp_flags,
+        first_ns: raw.first_ns,
+        last_ns: raw.last_ns,
+        state: State::of(raw.state)?,
+        closed: Reason::of(raw.reason),
+    })
+}
+
+fn export(raw: &RawExport) -> Option<Export> {
+    let reason = Reason::of(raw.reason)?;
+    Some(Export {
+        entry: Entry {
+            key: raw.key,
+            frames: raw.frames,
+            octets: raw.octets,
+            tcp_flags: raw.tcp_flags,
+            first_ns: raw.first_ns,
+            last_ns: raw.last_ns,
+            state: State::of(raw.state)?,
+            closed: (reason != Reason::Limit).then_some(reason),
+        },
+        reason,
+        now_ns: raw.now_ns,
+    })
+}
+
+impl Connections for Programs {
+    fn insert(&mut self, key: &Key, state: State, seed: &Seed) -> Result<Inserted, XdpError> {
+        let answer = self.command(control::INSERT, key, with(state, seed))?;
+        match answer.outcome {
+            control::DONE => Ok(Inserted::At(answer.now_ns)),
+            control::EXISTS => Ok(Inserted::Exists),
+            control::FULL => Ok(Inserted::Full),
+            _ => Err(XdpError::Object("gave no outcome of an insertion")),
+        }
+    }
+
+    fn set(&mut self, key: &Key, state: State, seed: &Seed) -> Result<Changed, XdpError> {
+        let answer = self.command(control::SET, key, with(state, seed))?;
+        match answer.outcome {
+            control::DONE => Ok(Changed::At(answer.now_ns)),
+            control::ABSENT => Ok(Changed::Absent),
+            control::IS_CLOSED => Ok(Changed::Closed),
+            _ => Err(XdpError::Object("gave no outcome of a change")),
+        }
+    }
+
+    fn remove(&mut self, key: &Key) -> Result<Option<Entry>, XdpError> {
+        let answer = self.command(control::REMOVE, key, RawCommand::ZERO)?;
+        match answer.outcome {
+            control::DONE => Ok(entry(&answer.entry)),
+            control::ABSENT => Ok(None),
+            _ => Err(XdpError::Object("gave no outcome of a removal")),
+        }
+    }
+
+    fn read(&mut self, key: &Key) -> Result<Option<Entry>, XdpError> {
+        let answer = self.command(control::READ, key, RawCommand::ZERO)?;
+        match answer.outcome {
+            control::DONE => Ok(entry(&answer.entry)),
+            control::ABSENT => Ok(None),
+            _ => Err(XdpError::Object("gave no outcome of a reading")),
+        }
+    }
+
+    fn poll_exports(&mut self, most: usize, taken: &mut dyn FnMut(&Export)) -> usize {
+        self.exports.read(most, &mut |raw: RawExport| {
+            if let Some(export) = export(&raw) {
+                taken(&export);
+            }
+        })
+    }
+
+    fn poll_metadata(&mut self, most: usize, taken: &mut dyn FnMut(&Metadata)) -> usize {
+        self.metadata.read(most, &mut |raw: RawMetadata| {
+            taken(&Metadata {
+                key: raw.key,
+                turned: raw.turned != 0,
+                time_ns: raw.time_ns,
+                octets: raw.octets,
+                tcp_flags: raw.tcp_flags,
+            });
+        })
+    }
+
+    fn counts(&self) -> Result<Counts, XdpError> {
+        let mut of_cpus = vec![RawCounters::ZERO; possible_cpus()?];
+        self.counters.first(&mut of_cpus)?;
+        let mut settings = [RawSettings::ZERO];
+        self.settings.first(&mut settings)?;
+        let mut counts = Counts {
+            held: settings[0].held,
+            ..Counts::default()
+        };
+        const { assert!(TERMS == crate::connections::Term::ALL.len()) };
+        for counters in &of_cpus {
+            counts.exports_deferred += counters.exports_deferred;
+            for (sum, [frames, octets]) in counts.of.iter_mut().zip(counters.of) {
+                *sum = Tally {
+                    frames: sum.frames + frames,
+                    octets: sum.octets + octets,
+                };
+            }
+        }
+        Ok(counts)
+    }
+}
