@@ -13,6 +13,7 @@
 
 mod entry;
 mod list;
+mod offload;
 mod wheel;
 
 use core::hint::black_box;
@@ -27,6 +28,7 @@ use crate::config::{Config, ConfigError};
 use crate::decode::Packet;
 use crate::index::{Index, Room};
 use crate::key::{FlowKey, KeyHash};
+use crate::offload::Offload;
 use crate::record::{EndReason, FlowRecord, Volume};
 use crate::watch::{OnEnd, Watch, Way};
 
@@ -79,6 +81,7 @@ pub struct Table {
     /// By what came and went.
     held: Volume,
     counts: Counts,
+    offload: Option<Box<Offload>>,
 }
 
 impl Table {
@@ -106,6 +109,7 @@ impl Table {
             exported: Volume::default(),
             held: Volume::default(),
             counts: Counts::default(),
+            offload: None,
         })
     }
 
@@ -287,6 +291,9 @@ impl Table {
     fn advance(&mut self, now_ns: u64) {
         self.clock_ns = self.clock_ns.max(now_ns);
         self.wheel.advance(&mut self.hot, self.clock_ns);
+        if self.offload.is_some() {
+            self.open_watched();
+        }
     }
 
     #[inline]
@@ -295,7 +302,7 @@ impl Table {
             let Some(place) = self.wheel.due() else {
                 break;
             };
-            match self.timed_out(place) {
+            match self.due(place) {
                 Some(reason) => self.end(place, reason, watch),
                 None => self.arm_again(place),
             }
@@ -305,7 +312,7 @@ impl Table {
                 break;
             };
             // Of those that began in order none is due before the first.
-            let Some(reason) = self.timed_out(place) else {
+            let Some(reason) = self.due(place) else {
                 break;
             };
             self.end(place, reason, watch);
@@ -344,12 +351,12 @@ impl Table {
 
     /// Whether a flow is over before a packet of its key.
     #[inline]
-    fn over(&self, place: u32, packet: &Packet<'_>) -> Option<EndReason> {
+    fn over(&mut self, place: u32, packet: &Packet<'_>) -> Option<EndReason> {
         let begins = packet.tcp_flags & (SYN | ACK) == SYN;
         if begins && self.hot[place as usize].has_ended(self.biflow) {
             return Some(EndReason::EndDetected);
         }
-        self.timed_out(place)
+        self.due(place)
     }
 
     #[inline]
@@ -367,6 +374,7 @@ impl Table {
             self.arm_again(place);
         }
         watch.packet(place, Way::of(direction == 1), packet);
+        self.consider(place, packet.tcp_flags);
     }
 
     fn arm_again(&mut self, place: u32) {
@@ -405,6 +413,7 @@ impl Table {
     fn idle_longest(&mut self) -> Option<u32> {
         for _ in 0..LOOKS_PER_EVICTION {
             let (list, place) = self.wheel.next()?;
+            self.settle(place);
             let due_ns = self.quiet_due_ns(&self.hot[place as usize]);
             if self.wheel.list(due_ns) == list {
                 return Some(place);
@@ -417,6 +426,7 @@ impl Table {
 
     /// Takes a flow out and hands on its record. A time-out that was over before goes before the reason given, and its end by TCP before both.
     fn end(&mut self, place: u32, reason: EndReason, watch: &mut impl Watch) {
+        self.settle(place);
         let reason = if self.hot[place as usize].has_ended(self.biflow) {
             EndReason::EndDetected
         } else {

@@ -4,6 +4,7 @@ use core::net::{IpAddr, Ipv6Addr};
 
 use super::list::{Links, Node};
 use crate::key::FlowKey;
+use crate::offload::Lent;
 use crate::record::{EndReason, FlowRecord};
 
 use forebay_wire::packet::tcp::{FIN, RST};
@@ -21,6 +22,7 @@ pub(super) struct Hot {
     pub(super) tcp_flags: [u8; 2],
     /// The initiator is the destination of the key.
     pub(super) turned: bool,
+    pub(super) lent: Lent,
 }
 
 const _: () = assert!(size_of::<Hot>() == 64 && align_of::<Hot>() == 64);
@@ -70,6 +72,7 @@ impl Hot {
         links: Links::NONE,
         tcp_flags: [0; 2],
         turned: false,
+        lent: Lent::No,
     };
 
     /// TCP told the end of the flow.

@@ -1,0 +1,162 @@
+//! Flows whose packets are counted elsewhere, below user space, and how what was counted comes back.
+//!
+//! The table stays the owner of each flow. It *lends* heavy ones ([`Policy`]) to whoever counts below ([`Lower`]), and takes what was counted back before it decides
+//! anything about the flow: its end, or that it lives on. So the records are those of a table that saw all packets itself.
+//!
+//! Packets are under way from below to the table meanwhile, and order between them and what is counted below must not matter. A flow is lent in two steps for that.
+//! First it is *watched*: packets still come up, and one that may begin another record (SYN, FIN, RST, or a time-out) closes it below. When the table's clock is past
+//! the begin of the watch, all packets from before have been handled: from then on none under way can be such a one, and the flow is *counted* below. All that is still
+//! under way belongs to the same record as what is counted, so that it is added in any order.
+//!
+//! Three things are not as they would be without it: [`crate::Counts::out_of_order`] counts fewer packets; when a full table lets a flow go, the one that was idle
+//! longest may be found a moment later ([`crate::Eviction::Oldest`]) or be a lent one ([`crate::Eviction::LineLru`]); and a packet that comes later than 30 others which
+//! are younger than it, and is older than the first of its flow, moves the begin of a record without moving its active time-out below.
+
+mod heavy_hitter;
+mod packets;
+mod rate;
+
+use core::fmt::Debug;
+use std::collections::VecDeque;
+
+pub use self::heavy_hitter::HeavyHitter;
+pub use self::packets::Packets;
+pub use self::rate::Rate;
+use crate::key::FlowKey;
+use crate::record::Volume;
+
+/// What the table knows of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowView {
+    /// Its canonical key.
+    pub key: FlowKey,
+    /// Its packets, from the initiator and to it.
+    pub packets: [u64; 2],
+    /// Their octets.
+    pub octets: [u64; 2],
+    /// Earliest time of them, ns.
+    pub first_ns: u64,
+    /// Latest time of them, ns.
+    pub last_ns: u64,
+}
+
+/// Which flows are lent.
+pub trait Policy: Debug + Send {
+    /// Is asked after each packet that the table has counted of a flow that is not lent.
+    fn wants(&mut self, flow: &FlowView) -> bool;
+}
+
+/// What below has to know of a flow that it gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loan {
+    /// Time of the latest packet that the table knows of, ns.
+    pub heard_ns: u64,
+    /// From when on packets are of another record, ns.
+    pub active_due_ns: u64,
+}
+
+/// What was counted of a flow below. Index 0 is in the direction of the canonical key, 1 against it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Packets.
+    pub packets: [u64; 2],
+    /// Octets of their IP packets, headers included.
+    pub octets: [u64; 2],
+    /// All their TCP flags.
+    pub tcp_flags: [u8; 2],
+    /// Earliest time of them, ns; of no meaning without packets.
+    pub first_ns: u64,
+    /// Latest time of them, ns; of no meaning without packets.
+    pub last_ns: u64,
+}
+
+impl Counted {
+    /// Packets and octets of both directions.
+    #[must_use]
+    pub const fn volume(&self) -> Volume {
+        Volume {
+            packets: self.packets[0] + self.packets[1],
+            octets: self.octets[0] + self.octets[1],
+        }
+    }
+}
+
+/// Counts packets below user space. Its clock is that of the packets' times, and its idle time-out at most the table's.
+///
+/// It counts a packet of a flow only if it comes before the idle time-out after the one before it and before [`Loan::active_due_ns`], and has none of SYN, FIN and RST.
+/// From the first that is otherwise it counts none of the flow any more. What it does not count goes up to the table.
+pub trait Lower: Debug + Send {
+    /// Watches a flow by its canonical key, and says since when, ns. None: there is no room.
+    fn watch(&mut self, key: &FlowKey, loan: &Loan) -> Option<u64>;
+
+    /// Counts a flow from now on that is watched. False: it was closed meanwhile.
+    fn count(&mut self, key: &FlowKey, loan: &Loan) -> bool;
+
+    /// Gives a flow back with all that was counted. None if it is not known, which the table counts as [`OffloadCounts::missing`].
+    fn take(&mut self, key: &FlowKey) -> Option<Counted>;
+
+    /// Whether a flow may be lent as far as others are concerned who want to see its packets.
+    fn is_ready(&self, place: u32) -> bool {
+        let _ = place;
+        true
+    }
+}
+
+/// What happened to flows that were lent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OffloadCounts {
+    /// Flows that were watched.
+    pub watched: u64,
+    /// Of them those that were counted below.
+    pub counted: u64,
+    /// Flows that below had no room for.
+    pub refused: u64,
+    /// Flows that came back.
+    pub returned: u64,
+    /// Flows that below did not know any more: what it had counted of them is lost.
+    pub missing: u64,
+}
+
+/// How long nothing is lent after there was no room for a flow, ns.
+pub(crate) const PAUSE_NS: u64 = 100_000_000;
+
+/// How much younger than the begin of a watch a packet has to be, ns: two that come on two CPUs may be a little out of order.
+pub(crate) const GUARD_NS: u64 = 1_000_000;
+
+/// Where a flow is, beside the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Lent {
+    No,
+    Watched,
+    Counted,
+}
+
+/// What a table has for it.
+#[derive(Debug)]
+pub(crate) struct Offload {
+    pub(crate) lower: Box<dyn Lower>,
+    pub(crate) policy: Box<dyn Policy>,
+    /// Since when flows are watched, in that order.
+    pub(crate) watched: VecDeque<(u64, u32)>,
+    pub(crate) paused_until_ns: u64,
+    pub(crate) counts: OffloadCounts,
+    /// What was counted below, by what came back.
+    pub(crate) offloaded: Volume,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A flow of so many packets, in both directions.
+    pub(super) fn flow(packets: [u64; 2], first_ns: u64, last_ns: u64) -> FlowView {
+        FlowView {
+            key: FlowKey::new([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 6),
+            packets,
+            octets: packets.map(|packets| packets * 100),
+            first_ns,
+            last_ns,
+        }
+    }
+}
