@@ -27,6 +27,6 @@ pub use connections::{
 };
 pub use error::XdpError;
 pub use offload::Offload;
-pub use programs::{Programs, Verdict};
+pub use programs::{Programs, Runner, Verdict};
 pub use software::Software;
 pub use sys::Mode;

@@ -51,6 +51,36 @@ const fn spec(name: &'static str, kind: MapKind, sizes: [usize; 2], entries: u32
     }
 }
 
+/// The program as it is handed frames, without an interface.
+#[derive(Debug)]
+pub struct Runner(Program);
+
+impl Runner {
+    /// Runs it on an Ethernet frame of at least 14 bytes, so many times; gives its verdict, how many bytes are left of the frame, and the time of a run, in ns.
+    ///
+    /// # Errors
+    /// The kernel refuses the frame, as one of more than a page.
+    pub fn run(&self, frame: &[u8], repeat: u32) -> Result<(Verdict, usize, u32), XdpError> {
+        run(&self.0, frame, repeat)
+    }
+}
+
+fn run(program: &Program, frame: &[u8], repeat: u32) -> Result<(Verdict, usize, u32), XdpError> {
+    let mut changed = vec![0; frame.len()];
+    let ran = program.run(frame, &mut changed, repeat);
+    let (verdict, bytes, duration_ns) = ran.map_err(|source| XdpError::System {
+        call: "bpf(BPF_PROG_TEST_RUN)",
+        target: "connections".to_owned(),
+        source,
+    })?;
+    let verdict = if verdict == PASS {
+        Verdict::Pass
+    } else {
+        Verdict::Drop
+    };
+    Ok((verdict, bytes, duration_ns))
+}
+
 impl Programs {
     /// Loads both programs and makes their maps.
     ///
@@ -107,24 +137,20 @@ impl Programs {
         })
     }
 
-    /// Runs the program on an Ethernet frame of at least 14 bytes, so many times; gives its verdict, what is left of the frame and the time of a run, in ns.
+    /// As [`Runner::run`].
     ///
     /// # Errors
-    /// The kernel refuses the frame, as one of more than a page.
+    /// The kernel refuses the frame.
     pub fn run(&self, frame: &[u8], repeat: u32) -> Result<(Verdict, usize, u32), XdpError> {
-        let mut changed = vec![0; frame.len()];
-        let run = self.connections.run(frame, &mut changed, repeat);
-        let (verdict, bytes, duration_ns) = run.map_err(|source| XdpError::System {
-            call: "bpf(BPF_PROG_TEST_RUN)",
-            target: "connections".to_owned(),
-            source,
-        })?;
-        let verdict = if verdict == PASS {
-            Verdict::Pass
-        } else {
-            Verdict::Drop
-        };
-        Ok((verdict, bytes, duration_ns))
+        run(&self.connections, frame, repeat)
+    }
+
+    /// The program alone, to run it on frames from other threads.
+    ///
+    /// # Errors
+    /// There are too many open files.
+    pub fn runner(&self) -> Result<Runner, XdpError> {
+        self.connections.again().map(Runner)
     }
 
     /// Stops its clock at this time, ns, or lets it go on with 0. For tests: it is not called while flows come and go.

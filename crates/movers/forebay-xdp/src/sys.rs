@@ -358,6 +358,13 @@ impl Program {
         })
     }
 
+    /// The same program by another descriptor.
+    pub(crate) fn again(&self) -> Result<Self, XdpError> {
+        let descriptor = self.descriptor.try_clone();
+        let descriptor = descriptor.map_err(failed("dup", "program"))?;
+        Ok(Self { descriptor })
+    }
+
     /// Runs it on a frame in place of an interface, so many times; gives its verdict, how many bytes are left, and the time of a run, in ns.
     pub(crate) fn run(
         &self,

@@ -1,0 +1,315 @@
+//! The program on a virtual interface, in a network namespace that ends with its thread; and on all CPUs at once.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by a panic and says what it skips"
+)]
+
+mod frames;
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use forebay_xdp::{Config, Connections, Entry, Mode, Offload, Seed, State, Tally, Term, XdpError};
+use frames::{FIN, Made, in_kernel};
+
+const SEED: Seed = Seed {
+    heard_ns: 0,
+    active_due_ns: u64::MAX,
+};
+/// Set for the child that is killed.
+const CHILD: &str = "FOREBAY_XDP_CHILD";
+/// For what the kernel does soon: without it, a test fails.
+const SOON: Duration = Duration::from_secs(20);
+
+/// Two ends of a cable, that nobody but the test sends on.
+fn cable() -> Result<(), String> {
+    // SAFETY: only this thread, which the test made for it, moves to the new namespace.
+    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+        let error = std::io::Error::last_os_error();
+        return Err(format!(
+            "no network namespace may be made (needs root): {error}"
+        ));
+    }
+    for interfaces in ["default", "all"] {
+        let path = format!("/proc/sys/net/ipv6/conf/{interfaces}/disable_ipv6");
+        // Where there is no IPv6, nothing is sent either.
+        let _ = std::fs::write(path, "1");
+    }
+    for line in [
+        "link add near type veth peer name far",
+        "link set near arp off up",
+        "link set far arp off up",
+    ] {
+        let answer = Command::new("ip").args(line.split(' ')).output();
+        match answer {
+            Ok(answer) if answer.status.success() => {}
+            Ok(answer) => {
+                let said = String::from_utf8_lossy(&answer.stderr).into_owned();
+                return Err(format!("ip {line}: {said}"));
+            }
+            Err(why) => return Err(format!("ip {line}: {why}")),
+        }
+    }
+    Ok(())
+}
+
+/// Runs in a thread, with the cable and the program, or not at all.
+fn on_cable(test: impl FnOnce() + Send + 'static) {
+    if in_kernel(&config()).is_none() {
+        return;
+    }
+    let thread = std::thread::spawn(move || match cable() {
+        Ok(()) => test(),
+        Err(why) => forebay_testing::skip!("{why}"),
+    });
+    thread.join().unwrap();
+}
+
+fn config() -> Config {
+    Config {
+        idle_timeout_ns: i64::MAX.unsigned_abs(),
+        ..Config::default()
+    }
+}
+
+/// A socket for whole frames on an interface of this namespace.
+fn packet_socket(interface: &str, protocol: u16) -> (OwnedFd, libc::sockaddr_ll) {
+    let name = std::ffi::CString::new(interface).unwrap();
+    let protocol = protocol.to_be();
+    // SAFETY: calls with numbers, a text that ends with 0, and an address of its length; all bytes of an address may be 0.
+    unsafe {
+        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        let socket = libc::socket(libc::AF_PACKET, kind, protocol.into());
+        assert!(socket >= 0, "{}", std::io::Error::last_os_error());
+        let socket = OwnedFd::from_raw_fd(socket);
+        let mut address: libc::sockaddr_ll = std::mem::zeroed();
+        address.sll_family = libc::AF_PACKET as u16;
+        address.sll_protocol = protocol;
+        address.sll_ifindex = libc::if_nametoindex(name.as_ptr()) as i32;
+        let bytes = size_of::<libc::sockaddr_ll>() as u32;
+        let bound = libc::bind(socket.as_raw_fd(), (&raw const address).cast(), bytes);
+        assert_eq!(bound, 0, "{}", std::io::Error::last_os_error());
+        (socket, address)
+    }
+}
+
+fn send(socket: &OwnedFd, frame: &[u8]) {
+    loop {
+        // SAFETY: the bytes are there.
+        let sent = unsafe { libc::send(socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
+        if sent == frame.len() as isize {
+            return;
+        }
+        let error = std::io::Error::last_os_error();
+        let is_full = matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS));
+        assert!(is_full, "{error}");
+        std::thread::yield_now();
+    }
+}
+
+/// Frames that a socket has.
+fn received(socket: &OwnedFd) -> Vec<Vec<u8>> {
+    let mut frames = Vec::new();
+    let mut room = [0_u8; 4096];
+    loop {
+        // SAFETY: as many bytes are there.
+        let got =
+            unsafe { libc::recv(socket.as_raw_fd(), room.as_mut_ptr().cast(), room.len(), 0) };
+        let Ok(bytes) = usize::try_from(got) else {
+            return frames;
+        };
+        frames.push(room[..bytes].to_vec());
+    }
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < SOON, "{what} did not happen");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn frames_on_an_interface_are_counted_below_and_others_go_up() {
+    on_cable(|| {
+        let mut offload = Offload::attach("near", &config()).unwrap();
+        assert_eq!(offload.mode(), Mode::Native);
+        assert!(offload.is_attached().unwrap());
+        let (far, _) = packet_socket("far", 0);
+        let (near, _) = packet_socket("near", libc::ETH_P_ALL as u16);
+        let heavy = Made {
+            payload_bytes: 1000,
+            ..Made::new()
+        };
+        let light = Made {
+            ports: [1, 2],
+            tags: vec![7],
+            ..Made::new()
+        };
+        offload.insert(&heavy.key(), State::Stat, &SEED).unwrap();
+        let mut up = Vec::new();
+        for _ in 0..1000 {
+            up.extend(received(&near));
+            send(&far, &heavy.frame());
+            send(&far, &heavy.clone().turned().frame());
+            send(&far, &light.frame());
+        }
+        send(&far, &heavy.clone().flags(FIN).frame());
+        until("the last frame", || {
+            up.extend(received(&near));
+            offload.counts().unwrap().of(Term::Seen).frames == 3001
+        });
+        until("1001 frames at the socket", || {
+            up.extend(received(&near));
+            up.len() >= 1001
+        });
+        let counts = offload.counts().unwrap();
+        assert_eq!((counts.residual_frames(), counts.residual_octets()), (0, 0));
+        let counted = Tally {
+            frames: 2000,
+            octets: 2000 * heavy.octets(),
+        };
+        assert_eq!(counts.of(Term::Counted), counted);
+        assert_eq!(counts.of(Term::NewFlow).frames, 1000);
+        assert_eq!(counts.of(Term::Closed).frames, 1);
+        let mut exports = 0;
+        offload.poll_exports(10, &mut |_| exports += 1);
+        assert_eq!((exports, up.len()), (1, 1001));
+        assert!(up[..1000].iter().all(|frame| frame.len() < 100));
+        let entry = offload.remove(&heavy.key()).unwrap().unwrap();
+        assert_eq!(entry.frames, [1000; 2]);
+        assert!(entry.first_ns > 0 && entry.first_ns < entry.last_ns);
+    });
+}
+
+#[test]
+fn a_program_of_somebody_else_stays() {
+    on_cable(|| {
+        let offload = Offload::attach("near", &config()).unwrap();
+        let error = Offload::attach("near", &config()).unwrap_err();
+        assert!(matches!(error, XdpError::Foreign { .. }), "{error}");
+        assert!(error.to_string().contains("near has an XDP program"));
+        assert!(offload.is_attached().unwrap());
+        // It goes with its owner.
+        drop(offload);
+        until("the end of the link", || {
+            Offload::attach("near", &config()).is_ok()
+        });
+        let error = Offload::attach("nowhere", &config()).unwrap_err();
+        assert!(matches!(error, XdpError::NoInterface(_)), "{error}");
+    });
+}
+
+#[test]
+fn what_was_counted_stays_when_the_interface_goes() {
+    on_cable(|| {
+        let mut offload = Offload::attach("near", &config()).unwrap();
+        let (far, _) = packet_socket("far", 0);
+        let made = Made::new();
+        offload.insert(&made.key(), State::Stat, &SEED).unwrap();
+        send(&far, &made.frame());
+        until("the frame", || {
+            offload.counts().unwrap().of(Term::Counted).frames == 1
+        });
+        let gone = Command::new("ip").args(["link", "delete", "near"]).status();
+        assert!(gone.unwrap().success());
+        assert!(!offload.is_attached().unwrap());
+        assert_eq!(offload.counts().unwrap().of(Term::Counted).frames, 1);
+        let entry = offload.remove(&made.key()).unwrap().unwrap();
+        assert_eq!(entry.frames, [1, 0]);
+    });
+}
+
+/// The part of the child in the test below.
+#[test]
+fn child_that_attaches() {
+    if std::env::var_os(CHILD).is_none() {
+        return;
+    }
+    let _offload = Offload::attach("near", &config()).unwrap();
+    println!("\nattached");
+    // Until it is killed.
+    let _ = std::io::stdin().read(&mut [0]);
+}
+
+#[test]
+fn a_killed_process_leaves_no_program() {
+    on_cable(|| {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "child_that_attaches", "--nocapture"])
+            .env(CHILD, "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let attached = lines.map_while(Result::ok).any(|line| line == "attached");
+        assert!(attached);
+        let error = Offload::attach("near", &config()).unwrap_err();
+        assert!(matches!(error, XdpError::Foreign { .. }), "{error}");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        until("the end of the link", || {
+            Offload::attach("near", &config()).is_ok()
+        });
+    });
+}
+
+/// Two CPUs count one flow in both directions while it is taken out and put in again: each frame is in one entry, or went up.
+#[test]
+fn what_is_counted_on_all_cpus_is_taken_out_exactly() {
+    const REPEAT: u32 = 1000;
+    let Some(mut programs) = in_kernel(&config()) else {
+        return;
+    };
+    let made = Made::new();
+    let key = made.key();
+    let (there, back) = (made.frame(), made.turned().frame());
+    let mut entries: Vec<Entry> = Vec::new();
+    let runners = [0, 1].map(|_| programs.runner().unwrap());
+    let is_over = AtomicBool::new(false);
+    let frames: u64 = std::thread::scope(|scope| {
+        let threads = runners.each_ref().map(|runner| {
+            let (is_over, both) = (&is_over, [&there, &back]);
+            scope.spawn(move || {
+                let mut frames = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    for frame in both {
+                        runner.run(frame, REPEAT).unwrap();
+                        frames += u64::from(REPEAT);
+                    }
+                }
+                frames
+            })
+        });
+        // Entries that were there for more than one run.
+        let mut used = 0;
+        let begin = Instant::now();
+        while used < 100 && begin.elapsed() < SOON {
+            programs.insert(&key, State::Stat, &SEED).unwrap();
+            std::thread::yield_now();
+            let entry = programs.remove(&key).unwrap().unwrap();
+            used += u32::from(entry.frames[0] > 0 && entry.frames[1] > 0);
+            entries.push(entry);
+        }
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(used, 100);
+        threads.map(|thread| thread.join().unwrap()).iter().sum()
+    });
+    let sum = |way: usize| entries.iter().map(|entry| entry.frames[way]).sum::<u64>();
+    let counts = programs.counts().unwrap();
+    assert_eq!(counts.of(Term::Seen).frames, frames);
+    assert_eq!((counts.residual_frames(), counts.residual_octets()), (0, 0));
+    assert_eq!(counts.of(Term::Counted).frames, sum(0) + sum(1));
+    assert!(counts.of(Term::NewFlow).frames > 0);
+    for entry in &entries {
+        assert_eq!(entry.octets, entry.frames.map(|frames| frames * 50));
+    }
+}
