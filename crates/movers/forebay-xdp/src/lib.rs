@@ -6,6 +6,38 @@
 //!
 //! The program is compiled by clang when this crate is built, and is part of the binary: the host that runs it needs no clang, no `libbpf` and no `libelf`. Without
 //! clang at the build the crate is there all the same, and [`Offload::attach`] says what to install.
+//!
+//! ```
+//! use forebay_xdp::{Config, Connections, Key, Seed, Software, State, Verdict};
+//!
+//! let mut table = Software::new(&Config::default())?;
+//! let frame = [
+//!     2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, // Ethernet, IPv4
+//!     0x45, 0, 0, 30, 0, 7, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, // 10.0.0.1 to 10.0.0.2
+//!     0xc3, 0x50, 0xc3, 0x51, 0, 10, 0, 0, b'h', b'i',
+//! ];
+//! assert_eq!(table.handle_frame(&frame, 1_000).0, Verdict::Pass);
+//! let (key, _) = Key::of(([10, 0, 0, 1].into(), 50_000), ([10, 0, 0, 2].into(), 50_001), 0, 17);
+//! let seed = Seed { heard_ns: 1_000, active_due_ns: 300_000_000_000 };
+//! table.insert(&key, State::Stat, &seed)?;
+//! assert_eq!(table.handle_frame(&frame, 2_000).0, Verdict::Drop);
+//! let entry = table.remove(&key)?.expect("it was put in");
+//! assert_eq!((entry.frames, entry.octets), ([1, 0], [30, 0]));
+//! # Ok::<(), forebay_xdp::XdpError>(())
+//! ```
+//!
+//! # What a frame costs
+//!
+//! `cargo bench -p forebay-xdp` on a virtual machine of two cores (AMD EPYC, Linux 6.18, other work beside it), frames of 64 bytes. The same frame again and again
+//! (`BPF_PROG_TEST_RUN`, median of nine times a million): 32 ns if it carries no IP packet, 63 ns of no flow in the table, 149 ns counted and dropped (156 with IPv6), as
+//! much if it is watched. On a virtual cable, native, as the kernel measures programs (`BPF_ENABLE_STATS`, which itself takes a part), one session of a million each:
+//! 115 ns of no flow; counted 243 ns with one flow, 316 with 1,000 and 427 with 10,000 in an order as if at random; 270 ns if it is told of. What a larger table costs is
+//! memory that is not in the cache, not arithmetic: it is worth lending the heavy flows alone.
+//!
+//! # What is not there
+//!
+//! No table for a socket filter: the kernel lets such programs lock no value, so that it needs other rules for the same exactness. Frames cut by [`State::Trim`] are
+//! shorter than their IP header says, which the decoder of flows takes for malformed until it is told of it. A network card that takes VLAN tags off hides them.
 #![deny(unsafe_code)]
 
 #[allow(unsafe_code)]

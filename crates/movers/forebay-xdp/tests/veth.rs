@@ -10,12 +10,13 @@
 mod frames;
 
 use std::io::{BufRead, BufReader, Read};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use forebay_xdp::{Config, Connections, Entry, Mode, Offload, Seed, State, Tally, Term, XdpError};
+use frames::cable::{cable, packet_socket, send};
 use frames::{FIN, Made, in_kernel};
 
 const SEED: Seed = Seed {
@@ -26,38 +27,6 @@ const SEED: Seed = Seed {
 const CHILD: &str = "FOREBAY_XDP_CHILD";
 /// For what the kernel does soon: without it, a test fails.
 const SOON: Duration = Duration::from_secs(20);
-
-/// Two ends of a cable, that nobody but the test sends on.
-fn cable() -> Result<(), String> {
-    // SAFETY: only this thread, which the test made for it, moves to the new namespace.
-    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
-        let error = std::io::Error::last_os_error();
-        return Err(format!(
-            "no network namespace may be made (needs root): {error}"
-        ));
-    }
-    for interfaces in ["default", "all"] {
-        let path = format!("/proc/sys/net/ipv6/conf/{interfaces}/disable_ipv6");
-        // Where there is no IPv6, nothing is sent either.
-        let _ = std::fs::write(path, "1");
-    }
-    for line in [
-        "link add near type veth peer name far",
-        "link set near arp off up",
-        "link set far arp off up",
-    ] {
-        let answer = Command::new("ip").args(line.split(' ')).output();
-        match answer {
-            Ok(answer) if answer.status.success() => {}
-            Ok(answer) => {
-                let said = String::from_utf8_lossy(&answer.stderr).into_owned();
-                return Err(format!("ip {line}: {said}"));
-            }
-            Err(why) => return Err(format!("ip {line}: {why}")),
-        }
-    }
-    Ok(())
-}
 
 /// Runs in a thread, with the cable and the program, or not at all.
 fn on_cable(test: impl FnOnce() + Send + 'static) {
@@ -75,41 +44,6 @@ fn config() -> Config {
     Config {
         idle_timeout_ns: i64::MAX.unsigned_abs(),
         ..Config::default()
-    }
-}
-
-/// A socket for whole frames on an interface of this namespace.
-fn packet_socket(interface: &str, protocol: u16) -> (OwnedFd, libc::sockaddr_ll) {
-    let name = std::ffi::CString::new(interface).unwrap();
-    let protocol = protocol.to_be();
-    // SAFETY: calls with numbers, a text that ends with 0, and an address of its length; all bytes of an address may be 0.
-    unsafe {
-        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        let socket = libc::socket(libc::AF_PACKET, kind, protocol.into());
-        assert!(socket >= 0, "{}", std::io::Error::last_os_error());
-        let socket = OwnedFd::from_raw_fd(socket);
-        let mut address: libc::sockaddr_ll = std::mem::zeroed();
-        address.sll_family = libc::AF_PACKET as u16;
-        address.sll_protocol = protocol;
-        address.sll_ifindex = libc::if_nametoindex(name.as_ptr()) as i32;
-        let bytes = size_of::<libc::sockaddr_ll>() as u32;
-        let bound = libc::bind(socket.as_raw_fd(), (&raw const address).cast(), bytes);
-        assert_eq!(bound, 0, "{}", std::io::Error::last_os_error());
-        (socket, address)
-    }
-}
-
-fn send(socket: &OwnedFd, frame: &[u8]) {
-    loop {
-        // SAFETY: the bytes are there.
-        let sent = unsafe { libc::send(socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
-        if sent == frame.len() as isize {
-            return;
-        }
-        let error = std::io::Error::last_os_error();
-        let is_full = matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS));
-        assert!(is_full, "{error}");
-        std::thread::yield_now();
     }
 }
 

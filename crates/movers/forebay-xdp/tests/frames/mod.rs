@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub(crate) mod cable;
+
 use std::net::IpAddr;
 
 use forebay_xdp::{Config, Connections, Key, Programs, Software, Verdict, XdpError};
