@@ -11,11 +11,13 @@ mod frames;
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use forebay_xdp::{Config, Connections, Entry, Mode, Offload, Seed, State, Tally, Term, XdpError};
+use forebay_xdp::{
+    Config, Connections, Entry, Key, Mode, Offload, Seed, State, Tally, Term, XdpError,
+};
 use frames::cable::{cable, packet_socket, send};
 use frames::{FIN, Made, in_kernel};
 
@@ -161,31 +163,103 @@ fn what_was_counted_stays_when_the_interface_goes() {
     });
 }
 
-/// The part of the child in the test below.
+/// The loopback's driver takes no programs.
+#[test]
+fn without_native_mode_it_is_generic() {
+    on_cable(|| {
+        let up = Command::new("ip")
+            .args(["link", "set", "lo", "up"])
+            .status();
+        assert!(up.unwrap().success());
+        let mut offload = Offload::attach("lo", &config()).unwrap();
+        assert_eq!(offload.mode(), Mode::Generic);
+        let error = Offload::attach("lo", &config()).unwrap_err();
+        assert!(matches!(error, XdpError::Foreign { .. }), "{error}");
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let end = socket.local_addr().unwrap();
+        let end = (end.ip(), end.port());
+        let (key, _) = Key::of(end, end, 0, frames::UDP);
+        offload.insert(&key, State::Stat, &SEED).unwrap();
+        for _ in 0..10 {
+            socket.send_to(b"12 octets...", end).unwrap();
+        }
+        until("ten frames", || {
+            offload.counts().unwrap().of(Term::Counted).frames == 10
+        });
+        let entry = offload.remove(&key).unwrap().unwrap();
+        assert_eq!((entry.frames, entry.octets), ([10, 0], [400, 0]));
+        socket.set_nonblocking(true).unwrap();
+        assert!(socket.recv(&mut [0; 20]).is_err());
+    });
+}
+
+/// Of the one link of this process.
+fn detach_link() {
+    let is_link = |path: &std::path::Path| {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        text.contains("link_type:")
+    };
+    let mut entries = std::fs::read_dir("/proc/self/fdinfo").unwrap();
+    let found = entries.find_map(|entry| Some(entry.ok()?.path()).filter(|path| is_link(path)));
+    let found = found.unwrap();
+    let number: u32 = found
+        .file_name()
+        .unwrap()
+        .to_str()
+        .unwrap()
+        .parse()
+        .unwrap();
+    let attributes = [number];
+    // SAFETY: BPF_LINK_DETACH with its structure, which is the number of a descriptor.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, 34, attributes.as_ptr(), 4) };
+    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// The part of the child in the tests below.
 #[test]
 fn child_that_attaches() {
-    if std::env::var_os(CHILD).is_none() {
+    let Some(what) = std::env::var_os(CHILD) else {
         return;
+    };
+    let offload = Offload::attach("near", &config()).unwrap();
+    if what == "detach" {
+        assert!(offload.is_attached().unwrap());
+        detach_link();
+        assert!(!offload.is_attached().unwrap());
     }
-    let _offload = Offload::attach("near", &config()).unwrap();
     println!("\nattached");
     // Until it is killed.
     let _ = std::io::stdin().read(&mut [0]);
 }
 
+fn child(what: &str) -> Child {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child_that_attaches", "--nocapture"])
+        .env(CHILD, what)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let attached = lines.map_while(Result::ok).any(|line| line == "attached");
+    assert!(attached);
+    child
+}
+
+#[test]
+fn a_program_that_somebody_else_took_off_is_noticed() {
+    on_cable(|| {
+        let mut child = child("detach");
+        Offload::attach("near", &config()).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    });
+}
+
 #[test]
 fn a_killed_process_leaves_no_program() {
     on_cable(|| {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "child_that_attaches", "--nocapture"])
-            .env(CHILD, "1")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let attached = lines.map_while(Result::ok).any(|line| line == "attached");
-        assert!(attached);
+        let mut child = child("stay");
         let error = Offload::attach("near", &config()).unwrap_err();
         assert!(matches!(error, XdpError::Foreign { .. }), "{error}");
         child.kill().unwrap();
