@@ -46,6 +46,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("forebay-tdm", ENGINE),
     ("forebay-emu", ENGINE),
     ("forebay-traffic", &["forebay-wire", "forebay-emu"]),
+    (
+        "forebay-ctt",
+        &["forebay-settings", "forebay-emu", "forebay-traffic"],
+    ),
     ("forebay-config", &["forebay-settings"]),
     ("forebay-run", BELOW_RUN),
     ("forebay-run-net", BELOW_RUN_NET),
@@ -76,6 +80,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "forebay-run-emu",
             "forebay-run-hades",
             "forebay-run-traffic",
+            "forebay-ctt",
             "forebay-evb",
             "forebay-wire",
             "forebay-ledger",
