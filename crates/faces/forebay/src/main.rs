@@ -25,6 +25,7 @@ mod inspect;
 mod live;
 mod manual;
 mod metrics;
+mod model;
 mod mover;
 mod net;
 mod output;
@@ -77,6 +78,7 @@ enum Verb {
     Swrod(swrod::SwrodArgs),
     Tdm(tdm::TdmArgs),
     Probe(probe::ProbeArgs),
+    Model(model::ModelArgs),
     Audit(audit::AuditArgs),
     Top(top::TopArgs),
     Check(check::CheckArgs),
@@ -124,6 +126,7 @@ fn run(cli: Cli) -> ExitCode {
         Verb::Swrod(args) => swrod::run(&args),
         Verb::Tdm(args) => tdm::run(&args),
         Verb::Probe(args) => probe::run(&args),
+        Verb::Model(args) => model::run(&args),
         Verb::Audit(args) => audit::run(&args),
         Verb::Top(args) => top::run(&args),
         Verb::Check(args) => check::run(&args),

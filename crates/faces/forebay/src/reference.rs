@@ -5,6 +5,7 @@ use forebay_config::reference::{File, markdown};
 use forebay_run::chain;
 use forebay_run_emu::validate::BatchPlan;
 
+use crate::model::ParametersFile;
 use crate::run::PROGRAMS;
 
 /// All of it, in Markdown: the programs, chains of them, and batches of cards.
@@ -24,6 +25,11 @@ pub(crate) fn text() -> String {
             name: "A batch of cards",
             command: "forebay card validate FILE.toml",
             sections: BatchPlan::SECTIONS,
+        },
+        File {
+            name: "The model of a connection table",
+            command: "forebay model ctt --parameters FILE.toml",
+            sections: ParametersFile::SECTIONS,
         },
     ];
     markdown(&programs.chain(others).collect::<Vec<_>>())

@@ -59,6 +59,7 @@ const COMMANDS: &[(&str, &[(&str, Does)])] = &[
     ("fcheck", &[]),
     ("figure", &[]),
     ("inspect", &[]),
+    ("model ctt", &[]),
     ("mover", &[("--listen", Listens)]),
     ("net bus", &[("<ADDRESS>", Listens)]),
     (
