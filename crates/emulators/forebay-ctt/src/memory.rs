@@ -116,6 +116,8 @@ mod tests {
         let mut parameters = Parameters::default();
         let plain = [
             ("channels", 1),
+            ("efficiency_permille", 650),
+            ("latency_ns", 1_000),
             ("banks", 1),
             ("latency_spread_permille", 0),
             ("refresh_ns", 0),

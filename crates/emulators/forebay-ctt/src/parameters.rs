@@ -19,15 +19,15 @@ settings! {
         /// Packets that the table takes in a clock. Assumed: the four regions of the bus; 64-byte packets at 400 Gb/s need 3.
         records_per_clock: u64 [1..=32] = 4,
         /// Room for packets that wait for an answer. Fitted; 420 M20K of memory are 1,050,000 bytes (architecture).
-        fifo_bytes: u64 [2_048..=1_073_741_824] = 900_000,
+        fifo_bytes: u64 [2_048..=1_073_741_824] = 400_000,
         /// Most packets that wait. Assumed.
         fifo_packets: u64 [1..=1_048_576] = 16_384,
         /// From a packet's turn to its answer when the context is there. Fitted; figures: medians of 210 to 230 ns.
-        hit_latency_ns: u64 [0..=1_000_000] = 210,
+        hit_latency_ns: u64 [0..=1_000_000] = 240,
         /// Clocks from an update of a flow to the next one of the same flow. Assumed: forwarded from one to the other.
         modify_cycles: u64 [0..=1_000] = 1,
         /// How long a context stays on the chip after it was used. Fitted; figures: about 1 us, as hits follow time and not a number of flows.
-        retention_ns: u64 [0..=1_000_000] = 1_200,
+        retention_ns: u64 [0..=1_000_000] = 900,
         /// Whether each use begins the stay anew; otherwise it begins when the context is asked for. Assumed: heavy flows would wait for memory again and again, and the median latency would not be that of hits.
         retention_renewed: bool = true,
         /// Contexts that are on the chip at most. Assumed; all memory of the table, 545 M20K (architecture), would hold 19,000 of 71 bytes.
@@ -51,9 +51,9 @@ settings! {
         /// Bytes of a context. Source: the record of the table in the probe's source, 71 bytes.
         context_bytes: u64 [1..=4_096] = 71,
         /// Words of 1,000 that carry contexts, the others being lost to turns between read and write, and to rows that are opened. Fitted; figures: about 630.
-        efficiency_permille: u64 [10..=1_000] = 650,
+        efficiency_permille: u64 [10..=1_000] = 860,
         /// From the turn of a request to its context on the chip. Fitted; figures: about 1.05 us.
-        latency_ns: u64 [0..=1_000_000] = 1_000,
+        latency_ns: u64 [0..=1_000_000] = 825,
         /// Latencies are uniform about that, by so much of 1,000 at most. Assumed.
         latency_spread_permille: u64 [0..=1_000] = 200,
         /// From a request of a bank to its next one. Assumed: read and write, each with its row (twice tRC of DDR4).

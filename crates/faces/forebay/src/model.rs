@@ -56,7 +56,7 @@ struct CttArgs {
     /// Profiles follow from it.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Searches for the fitted constants first, from the parameters on; some minutes. What it finds is printed, and used.
+    /// Searches for the fitted constants first, with all other parameters as they are; some minutes. What it finds is printed, and used.
     #[arg(long)]
     fit: bool,
     /// Lines of 400 and 800 Gb/s with other memories, in the place of the comparison.
