@@ -380,3 +380,21 @@ proptest! {
         prop_assert_eq!(outcome.hits + outcome.misses, outcome.packets_out + outcome.packets_held);
     }
 }
+
+/// After 20 us one packet waits 10 us for the memory: those behind it are answered at once, and leave behind it all the same.
+#[test]
+fn packets_leave_in_order() {
+    let slow = parameters(&[("memory.latency_ns", 10_000)]);
+    let outcome = run(
+        &slow,
+        1_251,
+        980,
+        |packet| if packet == 1_000 { 0 } else { 1 },
+    );
+    assert_eq!(outcome.latency_ns_p50, 210.0);
+    assert!(
+        (251..=262).contains(&outcome.packets_held),
+        "{}",
+        outcome.packets_held
+    );
+}
