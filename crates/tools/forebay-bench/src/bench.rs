@@ -7,6 +7,7 @@ mod heaps;
 mod line;
 mod net;
 mod parts;
+mod probe;
 mod readout;
 mod search;
 mod tdm;
@@ -154,6 +155,11 @@ const PARTS: &[Part] = &[
         "readout",
         "the decoder of link readout alone, against a bare loop and memcpy; card, to-host and subscriber together",
         readout::readout,
+    ),
+    (
+        "probe",
+        "the flow probe on captures, against softflowd and nfpcapd",
+        probe::probe,
     ),
     (
         "tdm",
