@@ -188,7 +188,7 @@ fn records_of_an_interface_are_what_was_sent_and_come_in_time_without_a_packet()
             .then(|| realtime_ns().saturating_sub(last.unwrap() + SECOND_NS))
     });
     assert!(
-        late_ns < SECOND_NS,
+        late_ns < 5 * SECOND_NS,
         "the last record came {late_ns} ns after its time-out"
     );
     send(30, 300, &mut sent);
