@@ -72,6 +72,8 @@ struct CttArgs {
 
 /// Most packets of a profile: each takes some memory.
 const PACKETS_MAX: u64 = 200_000_000;
+/// From so many on, the 16 shares that the heaviest flows have in turn were all there.
+const PACKETS_SETTLED: u64 = 2_000_000;
 const BROKEN: u8 = 1;
 const INTERRUPTED: u8 = 130;
 
@@ -137,6 +139,11 @@ pub(crate) fn run(args: &ModelArgs) -> Result<ExitCode> {
 }
 
 fn compute(args: &CttArgs, parameters: &Parameters, stop: &Stop) -> Result<ExitCode> {
+    if args.packets < PACKETS_SETTLED {
+        note_line(format_args!(
+            "forebay: warning: with fewer than {PACKETS_SETTLED} packets the heaviest flows have not had all of their shares, and drops differ"
+        ));
+    }
     let begin = Instant::now();
     let profiles: Vec<&'static NamedProfile> = match args.profile.is_empty() {
         true => NAMED.iter().collect(),

@@ -42,7 +42,7 @@ pub(super) struct TrafficArgs {
     /// The capture that packets go into, in pcap's form with times in ns. It is not written over.
     #[arg(long, value_name = "FILE.pcap", required_unless_present_any = ["list", "write_profile"])]
     pcap: Option<PathBuf>,
-    /// Writes the rows of the profile instead, in FlowTest's form. That has no place for trains: give --timing trains with it to make the same packets again.
+    /// Writes the rows of the profile instead, in FlowTest's form. That has no place for trains: of a written profile --timing uniform makes the same packets again, and trains have a gap of their own.
     #[arg(long, value_name = "FILE.csv", conflicts_with_all = ["pcap", "truth", "out"])]
     write_profile: Option<PathBuf>,
     /// A table of what each flow sent: row,src,dst,src_port,dst_port,protocol,packets,octets,packets_rev,octets_rev,start_ns,end_ns,tcp_flags,tcp_flags_rev.
