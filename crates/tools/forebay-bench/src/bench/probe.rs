@@ -1,0 +1,246 @@
+//! The flow probe on captures in the page cache, in turns with softflowd and nfpcapd on the same ones.
+//!
+//! Each program reads the whole capture on one CPU and forms its records: the probe and softflowd send them nowhere, nfpcapd writes its files. What counts is the CPU time of the
+//! process (`wait4`), which a busy neighbour changes less than the time that passes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+use forebay_report::statistics::{Spread, spread};
+use forebay_sys::process::{self, Reaped};
+use serde_json::Value;
+
+use super::line::{Goal, Line};
+use super::{Lines, Session};
+
+/// Profiles, and how many times the packets of a CPU-second of each peer are wanted.
+const PROFILES: [(&str, f64); 2] = [("geant-like-morning", 2.0), ("nix-like-morning", 4.0)];
+/// CPU for a packet without plugins, in µs.
+const BARE_US: f64 = 0.25;
+/// Frames are cut to so many bytes, as probes do.
+const SNAP_BYTES: &str = "128";
+/// Flows that there is room for, in softflowd too: more than the profiles have at a time.
+const FLOWS: &str = "1000000";
+/// Other programs that form flow records of a capture.
+const PEERS: [Peer; 2] = [Peer::Softflowd, Peer::Nfpcapd];
+
+#[derive(Clone, Copy)]
+enum Peer {
+    Softflowd,
+    Nfpcapd,
+}
+
+impl Peer {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Softflowd => "softflowd",
+            Self::Nfpcapd => "nfpcapd",
+        }
+    }
+
+    /// The Debian package that it is of.
+    const fn package(self) -> &'static str {
+        match self {
+            Self::Softflowd => "softflowd",
+            Self::Nfpcapd => "nfdump",
+        }
+    }
+
+    fn command(self, capture: &Path, out: &Path) -> Command {
+        let mut command = Command::new(self.name());
+        match self {
+            Self::Softflowd => {
+                command.args(["-m", FLOWS, "-6", "-d", "-v", "10", "-r"]);
+                command.arg(capture).arg("-p").arg(out.join("pid"));
+                command.arg("-c").arg(out.join("control"));
+                // The time-outs of the others.
+                for timeout in ["maxlife=300", "general=30", "tcp=30", "udp=30"] {
+                    command.args(["-t", timeout]);
+                }
+            }
+            Self::Nfpcapd => {
+                command.args(["-e", "300,30", "-r"]).arg(capture);
+                command.arg("-w").arg(out);
+            }
+        }
+        command
+    }
+
+    /// CPU time that it took, in s; none where it is not installed.
+    fn run(self, capture: &Path, out: &Path) -> Result<Option<f64>> {
+        empty(out)?;
+        let mut command = self.command(capture, out);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        match reaped(&mut command) {
+            Ok(reaped) => {
+                ensure!(
+                    reaped.status.success(),
+                    "{} ended with {}",
+                    self.name(),
+                    reaped.status
+                );
+                Ok(Some(cpu_s(&reaped)))
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).context(self.name()),
+        }
+    }
+}
+
+fn cpu_s(reaped: &Reaped) -> f64 {
+    (reaped.cpu.user_ns + reaped.cpu.system_ns) as f64 / 1e9
+}
+
+fn reaped(command: &mut Command) -> std::io::Result<Reaped> {
+    let child = command.spawn()?;
+    process::wait(child.id()).map_err(std::io::Error::other)
+}
+
+fn empty(directory: &Path) -> Result<()> {
+    if directory.exists() {
+        fs::remove_dir_all(directory)
+            .with_context(|| format!("removing {}", directory.display()))?;
+    }
+    fs::create_dir_all(directory).with_context(|| format!("making {}", directory.display()))
+}
+
+pub(super) fn probe(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
+    for (profile, goal) in PROFILES {
+        session.go_on()?;
+        let bed = Bed::prepare(session, profile)?;
+        let result = measure(session, lines, &bed, goal);
+        fs::remove_dir_all(&bed.directory)
+            .with_context(|| format!("removing {}", bed.directory.display()))?;
+        result?;
+    }
+    Ok(())
+}
+
+/// A capture, and where the programs write.
+struct Bed {
+    profile: &'static str,
+    directory: PathBuf,
+    capture: PathBuf,
+    packets: f64,
+}
+
+impl Bed {
+    fn prepare(session: &Session, profile: &'static str) -> Result<Self> {
+        let directory = session.work.join(format!("probe-{profile}"));
+        empty(&directory)?;
+        let capture = directory.join("packets.pcap");
+        let mut command = Command::new(&session.program);
+        command.args(["emulate", "traffic", "--profile", profile]);
+        command.args(["--snap", SNAP_BYTES, "--format", "json", "--pcap"]);
+        let record = json_of(command.arg(&capture))?;
+        Ok(Self {
+            profile,
+            directory,
+            capture,
+            packets: number(&record, "packets")?,
+        })
+    }
+
+    /// CPU time of a run of the probe, in s, and the most memory that it had, in bytes. Its record must have all packets of the capture.
+    fn probe(&self, session: &Session) -> Result<(f64, f64)> {
+        let told = self.directory.join("record.json");
+        let out = fs::File::create(&told).with_context(|| format!("making {}", told.display()))?;
+        let mut command = Command::new(&session.program);
+        command.args(["probe", "--flows", FLOWS, "--format", "json", "--read"]);
+        let reaped = reaped(command.arg(&self.capture).stdout(out)).context("the probe")?;
+        ensure!(
+            reaped.status.success(),
+            "the probe ended with {}",
+            reaped.status
+        );
+        let record: Value = serde_json::from_slice(&fs::read(&told)?)?;
+        let exported = number(&record, "packets_exported")?;
+        ensure!(
+            exported == self.packets,
+            "the probe exported {exported} packets of {}",
+            self.packets
+        );
+        Ok((cpu_s(&reaped), reaped.resident_max_bytes as f64))
+    }
+}
+
+fn json_of(command: &mut Command) -> Result<Value> {
+    let output = command.output().context("starting this program")?;
+    if !output.status.success() {
+        bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+fn number(record: &Value, key: &str) -> Result<f64> {
+    record[key]
+        .as_f64()
+        .with_context(|| format!("a record without {key}"))
+}
+
+fn measure(session: &Session, lines: &mut Lines<'_>, bed: &Bed, goal: f64) -> Result<()> {
+    // Once for nothing: the capture is in the page cache, and the programs are loaded.
+    bed.probe(session)?;
+    let (mut own, mut memory) = (Vec::new(), Vec::new());
+    let mut peers = [const { Vec::new() }; PEERS.len()];
+    let mut rounds = 0;
+    loop {
+        session.go_on()?;
+        let (cpu_s, resident_bytes) = bed.probe(session)?;
+        own.push(bed.packets / cpu_s);
+        memory.push(resident_bytes / 1e6);
+        for (peer, found) in PEERS.iter().zip(&mut peers) {
+            let cpu_s = peer.run(&bed.capture, &bed.directory.join(peer.name()))?;
+            found.extend(cpu_s.map(|cpu_s| bed.packets / cpu_s));
+        }
+        rounds += 1;
+        let found = [vec![own.clone()], peers.to_vec()].concat();
+        if !session.wants_more(rounds, &found) {
+            break;
+        }
+    }
+    let rate_hz = of(&own)?;
+    let named = |what: &str| format!("probe, {}, {what}", bed.profile);
+    let cpu_us = of(&own.iter().map(|hz| 1e6 / hz).collect::<Vec<_>>())?;
+    let mut found = vec![
+        Line::new(named("CPU of a packet"), "us", cpu_us).goal(Goal::AtMost(BARE_US)),
+        Line::new(named("memory"), "MB", of(&memory)?).note(format!(
+            "with room for {FLOWS} flows, the capture's pages apart"
+        )),
+    ];
+    for (peer, hz) in PEERS.iter().zip(&peers) {
+        let line = Line::new(named("packets"), "packets/CPU-s", rate_hz);
+        found.push(match hz.as_slice() {
+            [] => line.note(format!(
+                "{} is not there: apt-get install {}",
+                peer.name(),
+                peer.package()
+            )),
+            hz => line
+                .beside(peer.name(), of(hz)?)
+                .ratio_goal(Goal::AtLeast(goal)),
+        });
+    }
+    lines.put_all(found);
+    Ok(())
+}
+
+fn of(values: &[f64]) -> Result<Spread> {
+    spread(values.iter().copied()).context("nothing was measured")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_reaped_with_its_cpu_time_and_one_that_is_not_there_is_told() {
+        let mut busy = Command::new("sh");
+        busy.args(["-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"]);
+        assert!(cpu_s(&reaped(&mut busy).unwrap()) > 0.0);
+        let absent = reaped(&mut Command::new("/nonexistent/softflowd")).unwrap_err();
+        assert_eq!(absent.kind(), std::io::ErrorKind::NotFound);
+    }
+}
