@@ -79,6 +79,8 @@ impl KeptLedger {
         tell: &mut dyn FnMut(&str),
     ) -> Result<Self, RunError> {
         let (mut directory, mut warnings) = (None, Vec::new());
+        // Before anybody can see that there is a run: what the host loses from then on is told.
+        let host = out.is_some().then(Reading::take);
         let (words, run) = match out {
             Some(out) => {
                 let mut made = RunDir::prepare(out, run_id, &mut warnings)?;
@@ -100,7 +102,7 @@ impl KeptLedger {
             words,
             run,
             began_ns: clock::monotonic_ns(),
-            host: directory.is_some().then(Reading::take),
+            host,
             directory,
             warnings,
             server: None,
