@@ -1,7 +1,9 @@
 //! A column: its name, its kind, and where its cell of a row comes from.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fmt;
+use std::io;
 
 /// How a row gives a cell.
 type Get<R, T> = Box<dyn Fn(&R) -> T + Send>;
@@ -12,17 +14,20 @@ pub(crate) enum Of<R> {
     Number(Get<R, i64>),
     Optional(Get<R, Option<i64>>),
     UnixNs(Get<R, Option<i64>>),
+    Real(Get<R, Option<f64>>),
     Flag(Get<R, bool>),
     Word(GetWord<R>),
 }
 
 /// A cell of a row.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Cell<'a> {
     /// There is nothing.
     Nothing,
     /// A whole number.
     Number(i64),
+    /// A number with a fraction.
+    Real(f64),
     /// A time, in ns since 1970.
     UnixNs(i64),
     /// Yes or no.
@@ -76,6 +81,14 @@ impl<R> Column<R> {
         Self::new(name, Of::UnixNs(Box::new(of)))
     }
 
+    /// A number with a fraction, where there is one.
+    pub fn real(
+        name: impl Into<Cow<'static, str>>,
+        of: impl Fn(&R) -> Option<f64> + Send + 'static,
+    ) -> Self {
+        Self::new(name, Of::Real(Box::new(of)))
+    }
+
     /// Yes or no in each row.
     pub fn flag(
         name: impl Into<Cow<'static, str>>,
@@ -108,6 +121,7 @@ impl<R> Column<R> {
             Of::Number(of) => Cell::Number(of(row)),
             Of::Optional(of) => number(of(row), Cell::Number),
             Of::UnixNs(of) => number(of(row), Cell::UnixNs),
+            Of::Real(of) => of(row).map_or(Cell::Nothing, Cell::Real),
             Of::Flag(of) => Cell::Flag(of(row)),
             Of::Word(of) => Cell::Word(of(row)),
         }
@@ -119,5 +133,17 @@ impl<R> fmt::Debug for Column<R> {
         f.debug_struct("Column")
             .field("name", &self.name)
             .finish_non_exhaustive()
+    }
+}
+
+/// A reader finds a column by its name.
+pub(crate) fn distinct<R>(columns: &[Column<R>]) -> io::Result<()> {
+    let mut names = BTreeSet::new();
+    match columns.iter().find(|column| !names.insert(column.name())) {
+        Some(column) => {
+            let text = format!("two columns are called {:?}", column.name());
+            Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+        }
+        None => Ok(()),
     }
 }

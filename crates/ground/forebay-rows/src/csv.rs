@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use crate::column::{Cell, Column};
+use crate::column::{Cell, Column, distinct};
 
 /// A table of comma-separated values.
 #[derive(Debug)]
@@ -16,8 +16,9 @@ impl<W: Write, R> CsvWriter<W, R> {
     /// Begins it with the names of the columns.
     ///
     /// # Errors
-    /// The names cannot be written.
+    /// The names cannot be written, or two columns have one name.
     pub fn begin(mut to: W, columns: Vec<Column<R>>) -> io::Result<Self> {
+        distinct(&columns)?;
         let mut lines = Vec::new();
         for (n, column) in columns.iter().enumerate() {
             separate(&mut lines, n);
@@ -65,6 +66,7 @@ fn put(line: &mut Vec<u8>, cell: &Cell<'_>) {
     let _ = match cell {
         Cell::Nothing => Ok(()),
         Cell::Number(number) | Cell::UnixNs(number) => write!(line, "{number}"),
+        Cell::Real(number) => write!(line, "{number}"),
         Cell::Flag(flag) => write!(line, "{flag}"),
         Cell::Word(word) => {
             put_word(line, word);
@@ -130,6 +132,13 @@ mod tests {
             }
             prop_assert_eq!(read.len(), words.len() + 1);
         }
+    }
+
+    #[test]
+    fn two_columns_of_one_name_are_refused() {
+        let columns = ["a", "b", "a"].map(|name| Column::flag(name, |_: &()| true));
+        let error = CsvWriter::begin(Vec::new(), columns.into()).unwrap_err();
+        assert!(error.to_string().contains("\"a\""), "{error}");
     }
 
     #[test]

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use parquet::basic::{
     Encoding, LogicalType, Repetition, TimeUnit, TimestampType, Type as Physical,
 };
-use parquet::data_type::{BoolType, ByteArray, ByteArrayType, Int64Type};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::Type;
 
-use crate::column::{Column, Of};
+use crate::column::{Column, Of, distinct};
 
 /// A Parquet file to which groups of rows are added.
 pub struct ParquetWriter<W: Write + Send, R> {
@@ -28,6 +28,7 @@ impl<W: Write + Send, R> ParquetWriter<W, R> {
     /// # Errors
     /// Its begin cannot be written, or two columns have one name.
     pub fn begin(to: W, row: &str, columns: Vec<Column<R>>) -> io::Result<Self> {
+        distinct(&columns)?;
         let fields = columns.iter().map(|column| Ok(Arc::new(field(column)?)));
         let schema = Type::group_type_builder(row)
             .with_fields(
@@ -102,6 +103,13 @@ impl<R> Column<R> {
                 let writer = writer.typed::<Int64Type>();
                 writer.write_batch(&numbers, Some(&there), None)?;
             }
+            Of::Real(of) => {
+                let numbers: Vec<Option<f64>> = rows.iter().map(of).collect();
+                let there: Vec<i16> = numbers.iter().map(|it| i16::from(it.is_some())).collect();
+                let numbers: Vec<f64> = numbers.into_iter().flatten().collect();
+                let writer = writer.typed::<DoubleType>();
+                writer.write_batch(&numbers, Some(&there), None)?;
+            }
             Of::Flag(of) => {
                 let flags: Vec<bool> = rows.iter().map(of).collect();
                 writer.typed::<BoolType>().write_batch(&flags, None, None)?;
@@ -126,6 +134,7 @@ fn field<R>(column: &Column<R>) -> Result<Type, ParquetError> {
         Of::Number(_) => (Physical::INT64, None, Repetition::REQUIRED),
         Of::Optional(_) => (Physical::INT64, None, Repetition::OPTIONAL),
         Of::UnixNs(_) => (Physical::INT64, Some(time), Repetition::OPTIONAL),
+        Of::Real(_) => (Physical::DOUBLE, None, Repetition::OPTIONAL),
         Of::Flag(_) => (Physical::BOOLEAN, None, Repetition::REQUIRED),
         Of::Word(_) => (
             Physical::BYTE_ARRAY,
@@ -166,6 +175,7 @@ mod tests {
         number: i64,
         optional: Option<i64>,
         came_ns: Option<u64>,
+        real: Option<f64>,
         flag: bool,
         word: String,
     }
@@ -175,6 +185,7 @@ mod tests {
             Column::number("number", |row: &Sample| row.number),
             Column::optional("optional", |row: &Sample| row.optional),
             Column::unix_ns("came_unix_ns", |row: &Sample| row.came_ns),
+            Column::real("real", |row: &Sample| row.real),
             Column::flag("flag", |row: &Sample| row.flag),
             Column::word("word", |row: &Sample| Cow::Borrowed(&*row.word)),
         ]
@@ -185,10 +196,11 @@ mod tests {
             number: i64,
             optional: Option<i64>,
             came_ns in prop::option::of(0..1_u64 << 62),
+            real in prop::option::of(-1e300..1e300),
             flag: bool,
             word in "\\PC{0,12}",
         ) -> Sample {
-            Sample { number, optional, came_ns, flag, word }
+            Sample { number, optional, came_ns, real, flag, word }
         }
     }
 
@@ -211,6 +223,7 @@ mod tests {
                     Field::Long(row.number),
                     long(row.optional),
                     long(row.came_ns.map(u64::cast_signed)),
+                    row.real.map_or(Field::Null, Field::Double),
                     Field::Bool(row.flag),
                     Field::Str(row.word.clone()),
                 ]);
@@ -239,6 +252,7 @@ mod tests {
             number: 1,
             optional: None,
             came_ns: None,
+            real: None,
             flag: true,
             word: "w".repeat(100_000),
         };
