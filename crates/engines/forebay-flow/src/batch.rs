@@ -1,4 +1,4 @@
-//! Packets that outlive their frames, with as many of their first bytes as somebody wants.
+//! Packets that outlive their frames, with as many of their first bytes as are wanted.
 
 use crate::decode::Packet;
 

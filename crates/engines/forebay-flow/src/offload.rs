@@ -1,6 +1,6 @@
 //! Flows whose packets are counted elsewhere, below user space, and how what was counted comes back.
 //!
-//! The table stays the owner of each flow. It *lends* heavy ones ([`Policy`]) to whoever counts below ([`Lower`]), and takes what was counted back before it decides
+//! The table stays the owner of each flow. It *lends* heavy ones ([`Policy`]) to a table below ([`Lower`]), and takes what was counted back before it decides
 //! anything about the flow: its end, or that it lives on. So the records are those of a table that saw all packets itself.
 //!
 //! Packets are under way from below to the table meanwhile, and order between them and what is counted below must not matter. A flow is lent in two steps for that.
@@ -95,7 +95,7 @@ pub trait Lower: Debug + Send {
     /// Gives a flow back with all that was counted. None if it is not known, which the table counts as [`OffloadCounts::missing`].
     fn take(&mut self, key: &FlowKey) -> Option<Counted>;
 
-    /// Whether a flow may be lent as far as others are concerned who want to see its packets.
+    /// Whether a flow may be lent as far as others are concerned that have to see its packets, as plugins.
     fn is_ready(&self, place: u32) -> bool {
         let _ = place;
         true

@@ -3,8 +3,8 @@
 //! A [`Plugins`] set is a [`Watch`] of a table. Each plugin keeps its state of a flow at the flow's place, in memory that is made once, and is told of
 //! packets until it is satisfied, or sees that the flow is none of its own. When the flow ends, what was found is its [`Fields`].
 //!
-//! Whatever comes from the wire is read within limits: texts are cut ([`text::Text`] says where), what is put together from several packets lies in a fixed number of buffers
-//! ([`pieces::Pool`]), and no field is longer than its column says.
+//! Whatever comes from the wire is read within limits: texts are cut (`text.rs` says where), what is put together from several packets lies in a fixed number of buffers
+//! (`pieces.rs`), and no field is longer than its column says.
 
 mod column;
 mod fields;
@@ -148,11 +148,6 @@ impl Plugins {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.chosen.is_empty()
-    }
-
-    /// Those that were chosen, in the order of [`PluginKind::ALL`].
-    pub fn kinds(&self) -> impl Iterator<Item = PluginKind> {
-        self.chosen.iter().map(|(kind, _)| *kind)
     }
 
     /// How often a plugin gave up a flow because all buffers for what comes in several packets were in use.

@@ -135,7 +135,7 @@ impl Table {
         }
     }
 
-    /// As [`Self::handle_packets`], with the bytes that the batch kept, and with somebody who is told of each packet and of each end.
+    /// As [`Self::handle_packets`], with the bytes that the batch kept, and with a watch over each packet and each end.
     pub fn handle_batch(&mut self, batch: &Batch, watch: &mut impl Watch) {
         let packets = batch.packets();
         for (chunk, packets) in packets.chunks(PACKETS_AHEAD).enumerate() {
@@ -211,7 +211,7 @@ impl Table {
         self.tick_watched(now_ns, &mut OnEnd(ended));
     }
 
-    /// As [`Self::tick`], with somebody who is told of each end.
+    /// As [`Self::tick`], with a watch over each end.
     pub fn tick_watched(&mut self, now_ns: u64, watch: &mut impl Watch) {
         self.advance(now_ns);
         self.end_due(ENDS_PER_TICK, watch);
@@ -236,11 +236,23 @@ impl Table {
         self.end_all_watched(&mut OnEnd(ended));
     }
 
-    /// As [`Self::end_all`], with somebody who is told of each end.
+    /// As [`Self::end_all`], with a watch over each end.
     pub fn end_all_watched(&mut self, watch: &mut impl Watch) {
         while let Some(place) = self.started.first(STARTED) {
             self.end(place, EndReason::Forced, watch);
         }
+    }
+
+    /// Ends all flows, as [`Self::end_all_watched`] does, and begins its time anew: a clock that was set back would end each flow with its first packet.
+    pub fn set_back(&mut self, watch: &mut impl Watch) {
+        self.end_all_watched(watch);
+        self.clock_ns = 0;
+        self.wheel = Wheel::new(self.hot.len(), self.idle_ns);
+    }
+
+    /// Its time, ns: the greatest that it was told of.
+    pub const fn clock_ns(&self) -> u64 {
+        self.clock_ns
     }
 
     /// What came in.

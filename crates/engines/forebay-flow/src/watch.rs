@@ -1,4 +1,4 @@
-//! Somebody who is told what happens to the flows of a table, by their places: what is kept of a flow beside its counts lies at the same place.
+//! A watch over the flows of a table, by their places: what is kept of a flow beside its counts lies at the same place.
 
 use crate::decode::Packet;
 use crate::record::FlowRecord;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use forebay_flow::plugins::Plugins;
 use forebay_flow::{Config, EndReason, Eviction, FlowKey, FlowRecord, Packet, Table};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -275,4 +276,35 @@ fn the_end_of_time_is_a_time() {
     assert!(table.poll_timeout().is_none_or(|ns| ns > 0));
     table.end_all(&mut ignored);
     assert_eq!(table.taken(), table.exported());
+}
+
+#[test]
+fn a_clock_that_was_set_back_ends_all_flows_once_and_then_counts_as_before() {
+    let mut table = Table::new(&Config::default()).unwrap();
+    let mut plugins = Plugins::new(&[], table.places());
+    let mut records = Vec::new();
+    let hour_ns = 3_600 * SECOND_NS;
+    table.handle_packet(&packet(1, ACK, hour_ns), &mut |_| {});
+    table.handle_packet(&packet(2, ACK, hour_ns + 1), &mut |_| {});
+    assert_eq!(table.clock_ns(), hour_ns + 1);
+    let ended = &mut |record: &FlowRecord, _| records.push(*record);
+    table.set_back(&mut plugins.watch(ended));
+    let forced = |record: &FlowRecord| record.end_reason == EndReason::Forced;
+    assert!(
+        records.len() == 2 && records.iter().all(forced),
+        "{records:?}"
+    );
+    records.clear();
+    for step in 1..=5 {
+        let ended = &mut |record: &FlowRecord| records.push(*record);
+        table.handle_packet(&packet(1, ACK, step * SECOND_NS), ended);
+    }
+    assert_eq!(table.flows(), 1);
+    table.tick(60 * SECOND_NS, &mut |record| records.push(*record));
+    assert_eq!(records.len(), 1, "{records:?}");
+    assert_eq!(
+        (records[0].packets, records[0].end_reason),
+        (5, EndReason::Idle)
+    );
+    assert_eq!(table.taken(), table.exported() + table.held());
 }

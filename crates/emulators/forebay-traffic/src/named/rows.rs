@@ -69,6 +69,8 @@ impl NamedRows {
             rows: Vec::new(),
         };
         let heavy = (budget as f64 * self.shares[(number % 16) as usize]) as u64;
+        // One packet has no flow in both directions.
+        let heavy = if heavy < 2 { 0 } else { heavy };
         window.others(&self.profile, budget - heavy);
         window.heaviest(&self.profile, heavy);
         window.rows.sort_by_key(|row| row.start_ms);

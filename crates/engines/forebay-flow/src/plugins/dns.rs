@@ -33,6 +33,8 @@ const PORT: u16 = 53;
 const MULTICAST_PORT: u16 = 5353;
 /// Bytes of a message that are read; what is behind them is not looked for.
 const BYTES: usize = 1500;
+/// Questions that are read over to find the answer behind them; all known software sends one.
+const QUESTIONS_MAX: u16 = 16;
 /// Packets that are looked at for an answer.
 const PACKETS_MAX: u8 = 16;
 
@@ -94,7 +96,7 @@ impl State {
             return;
         }
         let mut at = message::HEADER_BYTES;
-        for n in 0..message.questions {
+        for n in 0..message.questions.min(QUESTIONS_MAX) {
             let Some((kind, class)) = message.question(&mut at, &mut self.name, n == 0) else {
                 return;
             };
@@ -107,7 +109,7 @@ impl State {
         }
         self.id = message.id;
         self.response = Some((message.rcode, message.answers));
-        if message.answers > 0 {
+        if message.answers > 0 && message.questions <= QUESTIONS_MAX {
             self.answer(message, at);
         }
     }

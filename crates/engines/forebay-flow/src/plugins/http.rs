@@ -165,9 +165,11 @@ impl Plugin for Http {
         }
         let bytes = match state.begin.next(&mut self.pool, seen, is_request) {
             Next::Nothing | Next::Bytes([]) => return Verdict::More,
-            Next::Other if state.has_request => return Verdict::Satisfied,
+            Next::Other | Next::NoRoom if state.has_request => {
+                state.begin.forget(&mut self.pool);
+                return Verdict::Satisfied;
+            }
             Next::Other => return Verdict::NotMine,
-            Next::NoRoom if state.has_request => return Verdict::Satisfied,
             Next::NoRoom => return Verdict::NoRoom,
             Next::Bytes(bytes) => bytes,
         };

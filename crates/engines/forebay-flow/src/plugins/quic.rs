@@ -20,6 +20,8 @@ pub(super) const COLUMNS: &[Column] = &[
     Column::own("quic_ja4", 33, Kind::Text),
 ];
 
+/// Packets of a datagram that are looked at: a client puts an Initial, one with early data and one of its handshake together.
+const PACKETS_MAX: u8 = 4;
 /// Datagrams of a client that are looked at for its first message.
 const DATAGRAMS_MAX: u8 = 10;
 
@@ -71,7 +73,10 @@ impl Quic {
         let state = &mut states[place];
         let mut left = datagram;
         let mut verdict = Verdict::More;
-        while verdict == Verdict::More && !left.is_empty() {
+        for _ in 0..PACKETS_MAX {
+            if verdict != Verdict::More || left.is_empty() {
+                break;
+            }
             let opened = opener.open(left, &mut state.first);
             match opened {
                 Opened::Initial {

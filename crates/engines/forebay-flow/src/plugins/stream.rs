@@ -54,6 +54,8 @@ impl Begin {
             return Next::Nothing;
         };
         if segment.flags() & (SYN | ACK) == SYN {
+            // What came before is of another stream.
+            pool.give_back(&mut self.buffer);
             self.at = Some((segment.sequence().wrapping_add(1), seen.way));
             return Next::Nothing;
         }
@@ -63,6 +65,7 @@ impl Begin {
         let offset = match self.at {
             Some((begin, way)) if way == seen.way => segment.sequence().wrapping_sub(begin),
             _ if is_begin(payload) => {
+                pool.give_back(&mut self.buffer);
                 self.at = Some((segment.sequence(), seen.way));
                 0
             }

@@ -169,7 +169,7 @@ impl Table {
             }
             None => {
                 offload.counts.refused += 1;
-                offload.paused_until_ns = self.clock_ns + PAUSE_NS;
+                offload.paused_until_ns = self.clock_ns.saturating_add(PAUSE_NS);
             }
         }
     }

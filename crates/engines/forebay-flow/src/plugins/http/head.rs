@@ -30,7 +30,7 @@ impl<'a> Head<'a> {
         self.first
     }
 
-    /// Whether its end was seen by whoever read its lines.
+    /// Whether its end was seen when its lines were read.
     pub(in super::super) const fn is_complete(&self) -> bool {
         self.is_complete
     }

@@ -55,8 +55,8 @@ const VERSIONS: [Version; 2] = [
     },
 ];
 
-/// Whom a packet is for.
-#[derive(Clone, Copy, Debug)]
+/// The identifier that a packet is sent to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ConnectionId {
     length: u8,
     bytes: [u8; CONNECTION_ID_BYTES_MAX],
@@ -159,13 +159,18 @@ impl Opener {
         if !header.is_initial {
             return Opened::Other { bytes };
         }
+        // Keys cost more than all else: none are made for a packet that is too short to be one.
+        if header.number_at + SAMPLE_AT + SAMPLE_BYTES > bytes {
+            return Opened::Other { bytes };
+        }
         let own = ConnectionId::of(header.destination);
         if first.length == 0 {
             *first = own;
         }
         let mut range = None;
-        for id in [*first, own] {
-            range = range.or_else(|| self.try_with(&id, datagram, &header));
+        let other = Some(own).filter(|own| own != first);
+        for id in [Some(*first), other].into_iter().flatten() {
+            range = self.try_with(&id, datagram, &header);
             if range.is_some() {
                 *first = id;
                 break;
