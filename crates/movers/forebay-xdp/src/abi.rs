@@ -187,7 +187,7 @@ pub(crate) struct RawCounters {
 macro_rules! plain {
     ($($name:ty, $bytes:literal;)*) => { $(
         const _: () = assert!(size_of::<$name>() == $bytes, "as in connections.bpf.h");
-        // SAFETY: integers and arrays of them, whose sizes add up to that of the structure, which is checked above.
+        // SAFETY: integers and arrays of them, without padding: their sizes, added up by hand, are the size that is checked above.
         unsafe impl Plain for $name {
             // SAFETY: every value of its bytes is valid, as said above.
             const ZERO: Self = unsafe { std::mem::zeroed() };

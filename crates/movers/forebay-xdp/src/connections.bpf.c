@@ -3,7 +3,7 @@
  *
  * What holds at all times:
  * - An entry changes under its lock alone. An element of the map may be given to another flow while a program still has a pointer to it, so that its key is compared
- *   under the lock. It is put into the map and taken out only while its state is GONE: who has found it before sees that, and lets the frame go up.
+ *   under the lock. It is put into the map and taken out only while its state is GONE: a frame that has found it before sees that, and lets the frame go up.
  * - A frame that may be the first of another record (SYN, FIN, RST, a time-out) closes the entry, and goes up. What was counted stays in the entry until user space takes it:
  *   an export that is lost loses nothing.
  * - What is not certain goes up. That is always right.

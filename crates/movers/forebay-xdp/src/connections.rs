@@ -1,4 +1,4 @@
-//! What a table of connections below user space can do, whoever keeps it.
+//! What a table of connections below user space can do, in the kernel or in this process.
 
 use crate::abi::Key;
 use crate::error::XdpError;

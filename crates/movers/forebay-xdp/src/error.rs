@@ -38,9 +38,9 @@ pub enum XdpError {
         /// Last lines of the verifier.
         log: String,
     },
-    /// Somebody else's program is there, and stays.
+    /// Another program is there, and stays.
     #[error(
-        "{interface} has an XDP program of somebody else, which is not replaced; \
+        "{interface} has an XDP program of another user, which is not replaced; \
          `ip link show {interface}` names it, and its owner takes it off (`ip link set {interface} xdp off` if it has none)"
     )]
     Foreign {

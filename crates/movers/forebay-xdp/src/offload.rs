@@ -26,7 +26,7 @@ impl Offload {
     /// Loads the program and puts it on an interface of this thread's network namespace: into the driver if that can do it, else behind it.
     ///
     /// # Errors
-    /// As [`Programs::load`]; there is no such interface, or it has a program of somebody else, which stays.
+    /// As [`Programs::load`]; there is no such interface, or it has another program, which stays.
     pub fn attach(interface: &str, config: &Config) -> Result<Self, XdpError> {
         let number = interface_number(interface)?;
         let programs = Programs::load(config)?;
@@ -61,7 +61,7 @@ impl Offload {
         self.mode
     }
 
-    /// Whether it is still where it was put: somebody else may have taken it off, or the interface away. What it has counted is there all the same.
+    /// Whether it is still where it was put: it may have been taken off, or the interface be gone. What it has counted is there all the same.
     ///
     /// # Errors
     /// The kernel refuses the call.

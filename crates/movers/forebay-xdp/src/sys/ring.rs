@@ -88,7 +88,7 @@ impl Ring {
         })
     }
 
-    /// Hands on at most so many records, and gives their number. Records of another size are skipped: none is written.
+    /// Hands on at most so many records, and gives their number. Shorter records are skipped: none is written.
     pub(crate) fn read<T: Plain>(&mut self, most: usize, taken: &mut impl FnMut(T)) -> usize {
         let mut at = self.consumed.counter().load(Ordering::Relaxed);
         // SYNC POINT: the heads of all records before it were written.
