@@ -68,8 +68,23 @@ impl Peer {
         command
     }
 
+    /// Packets that it has in its records; none where it does not say so.
+    fn packets(self, out: &Path) -> Result<Option<f64>> {
+        if !matches!(self, Self::Nfpcapd) {
+            return Ok(None);
+        }
+        let told = Command::new("nfdump").arg("-I").arg("-R").arg(out).output();
+        let told = told.context("starting nfdump")?;
+        let text = String::from_utf8_lossy(&told.stdout);
+        let packets = text.lines().find_map(|line| line.strip_prefix("Packets: "));
+        let packets = packets.and_then(|packets| packets.trim().parse().ok());
+        Ok(Some(packets.with_context(|| {
+            format!("nfdump said no packets: {text}")
+        })?))
+    }
+
     /// CPU time that it took, in s; none where it is not installed.
-    fn run(self, capture: &Path, out: &Path) -> Result<Option<f64>> {
+    fn run(self, capture: &Path, out: &Path, packets: f64) -> Result<Option<f64>> {
         empty(out)?;
         let mut command = self.command(capture, out);
         command.stdout(Stdio::null()).stderr(Stdio::null());
@@ -80,6 +95,12 @@ impl Peer {
                     "{} ended with {}",
                     self.name(),
                     reaped.status
+                );
+                let counted = self.packets(out)?.unwrap_or(packets);
+                ensure!(
+                    counted == packets,
+                    "{} has {counted} packets of {packets}",
+                    self.name()
                 );
                 Ok(Some(cpu_s(&reaped)))
             }
@@ -192,7 +213,7 @@ fn measure(session: &Session, lines: &mut Lines<'_>, bed: &Bed, goal: f64) -> Re
         own.push(bed.packets / cpu_s);
         memory.push(resident_bytes / 1e6);
         for (peer, found) in PEERS.iter().zip(&mut peers) {
-            let cpu_s = peer.run(&bed.capture, &bed.directory.join(peer.name()))?;
+            let cpu_s = peer.run(&bed.capture, &bed.directory.join(peer.name()), bed.packets)?;
             found.extend(cpu_s.map(|cpu_s| bed.packets / cpu_s));
         }
         rounds += 1;
