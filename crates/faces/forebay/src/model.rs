@@ -122,7 +122,11 @@ pub(crate) fn run(args: &ModelArgs) -> Result<ExitCode> {
         None => Source::of_text("the parameters", "").with(&args.set),
     };
     let ParametersFile(mut parameters) = read(&source)?;
-    let stop = Stop::of_process()?;
+    // A search that is interrupted tells what it has found; all else writes nothing, and ends by the signal itself.
+    let stop = match args.fit {
+        true => Stop::of_process()?,
+        false => Stop::of_library()?,
+    };
     if args.fit {
         let fit = fit(args, &parameters, &stop);
         told::fit(&fit);

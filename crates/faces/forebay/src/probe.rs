@@ -32,7 +32,7 @@ pub(crate) struct ProbeArgs {
         conflicts_with = "interface"
     )]
     read: Option<PathBuf>,
-    /// Where records go; may be given several times. A file that ends in .ipfix (RFC 5655) or, with a JSON object in each line, in .jsonl; a collector as ipfix+udp://HOST:PORT
+    /// Where records go; may be given several times. A file that ends in .ipfix (RFC 5655), in .parquet or .csv for a table, or, with a JSON object in each line, in .jsonl; a collector as ipfix+udp://HOST:PORT
     /// (20,000 flows/s at most, since nothing holds a sender of UDP back) or ipfix+tcp://HOST:PORT; `none` forms and counts them.
     #[arg(long, value_name = "WHERE", default_value = "none")]
     export: Vec<Export>,
@@ -58,7 +58,6 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
         read: args.read.clone().unwrap_or_default(),
         out: args.out.clone(),
         settings,
-        ..ProbePlan::default()
     };
     carry_out(plan, args.format)
 }

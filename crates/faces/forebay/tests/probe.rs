@@ -9,12 +9,14 @@ mod rig;
 mod small_disk;
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::Field;
 use rig::{Ended, forebay, start};
 use serde_json::Value;
 use small_disk::on_small_disk;
@@ -461,6 +463,131 @@ fn records_that_find_no_room_on_the_disk_are_counted() {
         json["failed"].as_str().unwrap().contains("flows.jsonl"),
         "{json}"
     );
+    let all: u64 = truth.values().map(|volume| volume[0]).sum();
+    assert_eq!(json["packets_in"], all);
+    assert_eq!(
+        (&json["residual_items"], &json["left_items"]),
+        (&0.into(), &0.into())
+    );
+}
+
+/// The cells of a table by their columns' names, as JSON has them; what is not there is left out.
+type Cells = BTreeMap<String, Value>;
+
+/// A table of CSV without quoted words.
+fn csv(path: &Path) -> Vec<Cells> {
+    let text = fs::read_to_string(path).unwrap();
+    let mut lines = text.lines().map(|line| line.split(','));
+    let names: Vec<&str> = lines.next().unwrap().collect();
+    let cell = |(name, cell): (&&str, &str)| {
+        let value = cell.parse::<u64>().map(Value::from);
+        let value = value.or_else(|_| cell.parse::<f64>().map(Value::from));
+        let value = value.unwrap_or_else(|_| cell.into());
+        (!cell.is_empty()).then(|| ((*name).to_owned(), value))
+    };
+    lines
+        .map(|cells| names.iter().zip(cells).filter_map(cell).collect())
+        .collect()
+}
+
+/// A table of Parquet, read by the library that others read it with.
+fn parquet(path: &Path) -> Vec<Cells> {
+    let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
+    let cell = |(name, field): &(String, Field)| {
+        let value = match field {
+            Field::Null => return None,
+            Field::Long(number) => Value::from(*number),
+            Field::Double(number) => Value::from(*number),
+            Field::Str(word) if word.is_empty() => return None,
+            Field::Str(word) => Value::from(word.as_str()),
+            other => panic!("{name}: {other}"),
+        };
+        Some((name.clone(), value))
+    };
+    let rows = reader.get_row_iter(None).unwrap().map(Result::unwrap);
+    rows.map(|row| row.into_columns().iter().filter_map(cell).collect())
+        .collect()
+}
+
+/// A line of JSON as a table has it: lists are words with blanks between.
+fn cells_of(line: &Value) -> Cells {
+    let cell = |(name, value): (&String, &Value)| {
+        let value = match value {
+            Value::Array(numbers) => {
+                let numbers: Vec<String> = numbers.iter().map(Value::to_string).collect();
+                match numbers.as_slice() {
+                    [] => return None,
+                    // A list of one number is read as that.
+                    [one] => serde_json::from_str(one).unwrap(),
+                    many => many.join(" ").into(),
+                }
+            }
+            Value::Null => return None,
+            other => other.clone(),
+        };
+        Some((name.clone(), value))
+    };
+    line.as_object().unwrap().iter().filter_map(cell).collect()
+}
+
+#[test]
+fn tables_have_what_lines_of_json_have() {
+    let folder = TempDir::new().unwrap();
+    let (pcap, truth) = captured(folder.path(), &[]);
+    let [jsonl, as_csv, as_parquet] =
+        ["it.jsonl", "it.csv", "it.parquet"].map(|name| in_folder(&folder, name));
+    let mut args = vec!["--plugins", "basic,pstats,entropy"];
+    for export in [&jsonl, &as_csv, &as_parquet] {
+        args.extend(["--export", export]);
+    }
+    let json = probe(&pcap, &args).json_of(0);
+    let all: u64 = truth.values().map(|volume| volume[0]).sum();
+    assert_eq!(json["packets_exported"], all, "{json}");
+    let lines = lines(Path::new(&jsonl));
+    assert!(lines.iter().any(|line| line["entropy_bits"].is_number()));
+    let expected: Vec<Cells> = lines.iter().map(cells_of).collect();
+    for (name, rows) in [
+        ("csv", csv(Path::new(&as_csv))),
+        ("parquet", parquet(Path::new(&as_parquet))),
+    ] {
+        assert_eq!(rows.len(), expected.len(), "{name}");
+        for (row, expected) in rows.into_iter().zip(&expected) {
+            // Of words that are numbers CSV does not say which they are.
+            let same = row.iter().all(|(key, cell)| {
+                let other = &expected[key];
+                other == cell
+                    || other.to_string().trim_matches('"') == cell.to_string().trim_matches('"')
+            });
+            assert!(
+                same && row.len() == expected.len(),
+                "{name}: {row:?}, {expected:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_table_of_parquet_without_an_end_counts_as_not_written() {
+    let folder = TempDir::new().unwrap();
+    let (pcap, truth) = captured(folder.path(), &[]);
+    let small = folder.path().join("small");
+    fs::create_dir(&small).unwrap();
+    let mut command = forebay();
+    command
+        .arg("probe")
+        .arg("--read")
+        .arg(&pcap)
+        .arg("--export");
+    command.arg(small.join("flows.parquet"));
+    command.args(["--active-timeout", "1s", "--plugins", "pstats,entropy"]);
+    let Some(mut command) = on_small_disk(command.args(["--format", "json"]), &small, 8 << 10)
+    else {
+        return;
+    };
+    let json = start(&mut command).end().json_of(2);
+    let lost = &json["drops"]["export.not_written.exporter0"]["items"];
+    assert!(lost.as_u64() > Some(0), "{json}");
+    assert_eq!(json["flows_exported"], 0, "{json}");
     let all: u64 = truth.values().map(|volume| volume[0]).sum();
     assert_eq!(json["packets_in"], all);
     assert_eq!(

@@ -4,7 +4,7 @@
 //! ring ─▶ packets (decoder, table) ─▶ records ─▶ queue ─▶ fan_out ─▶ export (one account for each exporter)
 //! ```
 //!
-//! `ring`, of an interface: the kernel counts what came for a ring and what found no room, the reader what it got, and the heads of the blocks what is held. Its items are packets alone: the kernel counts no octets.
+//! `ring`, of an interface: the kernel counts what came for a ring and what found no room, the reader what it handed to the decoder, and the heads of the blocks what is held. Its items are packets alone: the kernel counts no octets.
 //! `packets`: the reader counts what the input had, the decoder what it refuses, and the receiver of the records what is in them; what is held is added up over the flows in the
 //! table at the end, and by what came and went before. Octets of a packet are what the decoder reads of it: that it reads them rightly is a matter of its tests. `records`, in flows with their octets as all that follows: what the table
 //! gave, what was handed over, and what found no room. The link `queue` is what lies in a lane, by the lane's own count at both of its ends; the account `queue` what the exporting thread took out and gave to the exporters, and
@@ -109,7 +109,7 @@ struct ExportWords {
     exports: Vec<Account<ExportDrop>>,
 }
 
-const METRICS: [(&str, &str); 3] = [
+const METRICS: [(&str, &str); 4] = [
     (
         "fragments_joined",
         "Fragments that were given the ports of the first one of their packet",
@@ -121,6 +121,10 @@ const METRICS: [(&str, &str); 3] = [
     (
         "out_of_order",
         "Packets with a time before that of one that came earlier",
+    ),
+    (
+        "plugins_no_room",
+        "Flows that a plugin gave up as all its buffers were in use",
     ),
 ];
 
@@ -288,7 +292,7 @@ impl CaptureBook {
     fn fill(&mut self, flows: &Flows<'_>, ring: Option<&RingCounts>, in_table: Volume) {
         let Self { part, words } = self;
         if let (Some(words), Some(ring)) = (&words.ring, ring) {
-            fill_ring(&mut part.book, words, ring);
+            fill_ring(&mut part.book, words, ring, flows.seen.packets);
         }
         let Flows {
             decoder,
@@ -311,6 +315,7 @@ impl CaptureBook {
             decoder.fragments_joined(),
             decoder.fragments_unknown(),
             table.counts().out_of_order,
+            flows.plugins.no_room(),
         ];
         for (counter, value) in words.metrics.iter().zip(values) {
             part.book.set(*counter, value);
@@ -320,10 +325,10 @@ impl CaptureBook {
     }
 }
 
-fn fill_ring(book: &mut Book, words: &RingWords, ring: &RingCounts) {
+fn fill_ring(book: &mut Book, words: &RingWords, ring: &RingCounts, read: u64) {
     let account = &words.account;
     book.set(account.incoming.items, ring.kernel.packets);
-    book.set(account.outgoing.items, ring.read);
+    book.set(account.outgoing.items, read);
     book.set(account.held.items, ring.held);
     book.set(
         account.lost(RingDrop::KernelRingFull).items,

@@ -56,10 +56,10 @@ settings! {
         /// The run ends after so long, in s.
         #[flag = "duration"]
         duration_s: Option<u64> [1..=31_536_000] => "until the capture ends, Ctrl-C or SIGTERM",
-        /// Records that may wait for the exporters, and for each collector over TCP that is away while an interface is read. Those of an interface that find no room are lost, and counted.
+        /// Records of each thread that captures that may wait for the exporters, and for each collector over TCP that is away while an interface is read. Those of an interface that find no room are lost, and counted.
         #[flag = "queue"]
         queue_flows: u32 [256..=16_777_216] = 262_144,
-        /// Where records go: a file that ends in .ipfix or, with a JSON object in each line, in .jsonl; a collector as ipfix+udp://HOST:PORT (20,000 flows/s at most) or ipfix+tcp://HOST:PORT; `none` forms and counts them.
+        /// Where records go: a file that ends in .ipfix, in .parquet or .csv for a table, or, with a JSON object in each line, in .jsonl; a collector as ipfix+udp://HOST:PORT (20,000 flows/s at most) or ipfix+tcp://HOST:PORT; `none` forms and counts them.
         export: Vec<Export> = Vec::new() => "none",
         /// What is read of flows beside their counts: basic, pstats, bursts, rtt, entropy, dns, mdns, tls, quic, http, ssdp, ntp, dhcp. What each one says, and its memory, is in docs/FLOW_PROBE.md.
         plugins: Vec<PluginChoice> = Vec::new() => "none",
@@ -153,7 +153,6 @@ impl ConfigFile for ProbeFile {
             read,
             out: Some(said.directory.clone()),
             settings: said,
-            ..ProbePlan::default()
         }))
     }
 }

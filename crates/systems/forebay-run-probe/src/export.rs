@@ -5,6 +5,7 @@ mod carrier;
 mod ipfix;
 mod json_lines;
 mod lasting;
+mod table;
 mod templates;
 
 use std::collections::VecDeque;
@@ -27,6 +28,7 @@ pub use address::Export;
 use carrier::Carrier;
 use ipfix::Ipfix;
 use json_lines::JsonLines;
+use table::{Csv, Parquet};
 
 /// What names an exporter.
 const OPTION: &str = "--export";
@@ -59,6 +61,20 @@ trait Output: Send {
     /// Whether something may be written behind what could not be.
     fn goes_on(&self) -> bool {
         false
+    }
+    /// Looks after a collector while no record waits for it.
+    fn tend(&mut self) {}
+    /// Whether its collector is looked for.
+    fn is_away(&self) -> bool {
+        false
+    }
+    /// Whether nobody can read anything of it before it is whole: until then nothing counts as written.
+    fn is_whole_at_end(&self) -> bool {
+        false
+    }
+    /// Makes it whole; nothing comes any more.
+    fn close(&mut self) -> io::Result<()> {
+        Ok(())
     }
     /// Ends it.
     fn finish(self: Box<Self>) -> io::Result<()>;
@@ -125,6 +141,8 @@ pub(crate) struct Exporter {
     is_file: bool,
     to: Box<dyn Output>,
     waiting: VecDeque<Row>,
+    /// What its output has, and what is written when that is whole.
+    at_stake: Amount,
     /// So many may wait.
     limit: usize,
     /// Records that came.
@@ -138,6 +156,8 @@ pub(crate) struct Exporter {
     why: Option<io::Error>,
     /// Nothing is written any more.
     has_failed: bool,
+    /// What an operator was told of: that it failed, that its collector is away.
+    told: (bool, bool),
 }
 
 /// How an exporter ended that could not write something.
@@ -168,6 +188,8 @@ impl Exporter {
         let to: Box<dyn Output> = match export {
             Export::None => Box::new(Nowhere),
             Export::JsonLines(path) => Box::new(JsonLines::create(path)?),
+            Export::Csv(path) => Box::new(Csv::create(path, settings)?),
+            Export::Parquet(path) => Box::new(Parquet::create(path, settings)?),
             Export::IpfixFile(path) => ipfix(Carrier::file(path)?),
             Export::IpfixUdp(collector) => ipfix(Carrier::udp(collector, stop)?),
             // A run that reads what goes on outlasts a collector that is away for a while.
@@ -178,9 +200,10 @@ impl Exporter {
         };
         Ok(Self {
             name: export.to_string(),
-            is_file: matches!(export, Export::JsonLines(_) | Export::IpfixFile(_)),
+            is_file: export.file().is_some(),
             to,
             waiting: VecDeque::with_capacity(BATCH),
+            at_stake: Amount::default(),
             limit: settings.queue_flows as usize,
             came: Amount::default(),
             written: Amount::default(),
@@ -188,6 +211,7 @@ impl Exporter {
             full: Amount::default(),
             why: None,
             has_failed: false,
+            told: (false, false),
         })
     }
 
@@ -204,13 +228,35 @@ impl Exporter {
         }
     }
 
+    /// What an operator should know of it that was not told yet.
+    pub(crate) fn news(&mut self) -> Option<String> {
+        let now = (self.has_failed, self.to.is_away());
+        if mem::replace(&mut self.told, now) == now {
+            return None;
+        }
+        let name = &self.name;
+        Some(match (now, &self.why) {
+            ((true, _), Some(why)) => {
+                format!("{name}: {why}; its records are counted as not written")
+            }
+            ((_, true), _) => format!("{name} is away, and is looked for; records wait for it"),
+            _ => format!("{name} is there again"),
+        })
+    }
+
     /// Records that went without what plugins found.
     pub(crate) fn bare(&self) -> u64 {
         self.to.bare()
     }
 
-    /// What waits to be written.
+    /// What waits to be written, or for the end of its file.
     pub(crate) fn held(&self) -> Amount {
+        let mut held = self.at_stake;
+        held += self.waits();
+        held
+    }
+
+    fn waits(&self) -> Amount {
         let mut held = Amount::default();
         self.waiting
             .iter()
@@ -220,6 +266,9 @@ impl Exporter {
 
     /// Writes what waits, as far as it is taken.
     pub(crate) fn write(&mut self) {
+        if self.waiting.is_empty() && !self.has_failed {
+            self.to.tend();
+        }
         let mut waiting = mem::take(&mut self.waiting);
         while !waiting.is_empty() {
             // What wraps around the end of its memory comes next.
@@ -230,6 +279,7 @@ impl Exporter {
                 Err(records) => (records.max(1), false),
             };
             let to = match is_written {
+                true if self.to.is_whole_at_end() => &mut self.at_stake,
                 true => &mut self.written,
                 false => &mut self.unwritten,
             };
@@ -241,8 +291,8 @@ impl Exporter {
         self.waiting = waiting;
     }
 
-    /// Writes all that waits, at the end: a collector that takes nothing is waited for, and what it does not take then is not written.
-    pub(crate) fn write_all(&mut self, stop: &Stop) {
+    /// Writes all that waits, at the end: a collector that takes nothing is waited for, at most until `until_ns`, and what it does not take then is not written.
+    pub(crate) fn write_all(&mut self, stop: &Stop, until_ns: u64) {
         let (mut left, mut since_ns) = (self.waiting.len(), clock::monotonic_ns());
         loop {
             self.write();
@@ -250,18 +300,34 @@ impl Exporter {
             if self.waiting.len() < left {
                 (left, since_ns) = (self.waiting.len(), now_ns);
             }
-            let is_over = now_ns >= since_ns + END_PATIENCE_NS;
+            let is_over = now_ns >= until_ns.min(since_ns + END_PATIENCE_NS);
             if left == 0 || is_over || stop.urgency() >= Urgency::Hurry {
                 break;
             }
             wait::sleep_until(now_ns + END_LOOK_NS, 0);
         }
         if !self.waiting.is_empty() {
-            self.unwritten += self.held();
+            self.unwritten += self.waits();
             self.waiting.clear();
             self.why.get_or_insert_with(|| {
                 io::Error::new(io::ErrorKind::TimedOut, "the collector was away at the end")
             });
+        }
+        self.close();
+    }
+
+    /// Makes its output whole: what is in it is written now, or never.
+    fn close(&mut self) {
+        if !self.has_failed
+            && let Err(why) = self.to.close()
+        {
+            self.has_failed = true;
+            self.why.get_or_insert(why);
+        }
+        let at_stake = mem::take(&mut self.at_stake);
+        match self.has_failed {
+            true => self.unwritten += at_stake,
+            false => self.written += at_stake,
         }
     }
 

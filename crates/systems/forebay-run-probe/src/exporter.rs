@@ -1,9 +1,10 @@
 //! The thread that exports: records of all lanes, to all exporters.
 
+use std::sync::mpsc;
 use std::time::Duration;
 
 use forebay_ledger::Leak;
-use forebay_run::stop::Stop;
+use forebay_run::{Host, Stop, Urgency};
 use forebay_sys::clock;
 
 use crate::books::ExportBook;
@@ -15,6 +16,8 @@ use crate::summary::ExportSummary;
 
 /// Books are shown, and records written that wait for others, so often.
 const LOOK: Duration = Duration::from_millis(100);
+/// At the end all collectors together have so long to take what waits, in ns.
+const END_NS: u64 = 30_000_000_000;
 /// Collectors are told so often what was refused and not sent, in ns.
 const REPORT_NS: u64 = 60_000_000_000;
 
@@ -35,7 +38,7 @@ pub(crate) struct Exporters {
 }
 
 impl Exporters {
-    pub(crate) fn begin(plan: &ProbePlan, stop: &Stop) -> Result<Self, ProbeError> {
+    pub(crate) fn begin(plan: &ProbePlan, host: &Host) -> Result<Self, ProbeError> {
         let none = [Export::None];
         let exports = match plan.settings.export.as_slice() {
             [] => &none,
@@ -46,13 +49,13 @@ impl Exporters {
             if exports[..n].contains(export) {
                 return Err(ProbeError::Twice(export.to_string()));
             }
-            all.push(Exporter::begin(export, &plan.settings, stop)?);
+            all.push(Exporter::begin(export, &plan.settings, &host.stop)?);
         }
         Ok(Self {
             all,
             lanes: Vec::new(),
-            leak: plan.leak.clone(),
-            stop: stop.clone(),
+            leak: host.leak.clone(),
+            stop: host.stop.clone(),
         })
     }
 
@@ -61,9 +64,10 @@ impl Exporters {
         mut self,
         queue: &Queue,
         mut book: ExportBook,
+        note: &mpsc::Sender<String>,
     ) -> (Vec<ExportSummary>, Vec<Failed>) {
         // Where this thread ends by a panic, nobody waits for it.
-        let _leave = Leave(queue);
+        let _leave = Leave(queue, self.stop.clone());
         let look_ns = LOOK.as_nanos() as u64;
         let mut shown_ns = clock::monotonic_ns();
         let mut reported_ns = shown_ns;
@@ -78,6 +82,8 @@ impl Exporters {
                 shown_ns = now_ns;
                 // A record waits for others no longer than that.
                 self.all.iter_mut().for_each(Exporter::write);
+                let news = self.all.iter_mut().filter_map(Exporter::news);
+                news.for_each(|news| drop(note.send(news)));
                 book.show(queue, &self);
             }
             if now_ns >= reported_ns + REPORT_NS {
@@ -118,8 +124,9 @@ impl Exporters {
     /// All records are written, or given up.
     fn end(mut self, queue: &Queue, book: &mut ExportBook) -> (Vec<ExportSummary>, Vec<Failed>) {
         let stop = self.stop.clone();
+        let until_ns = clock::monotonic_ns() + END_NS;
         for exporter in &mut self.all {
-            exporter.write_all(&stop);
+            exporter.write_all(&stop, until_ns);
         }
         self.report(queue);
         book.show(queue, &self);
@@ -130,10 +137,14 @@ impl Exporters {
     }
 }
 
-struct Leave<'a>(&'a Queue);
+struct Leave<'a>(&'a Queue, Stop);
 
 impl Drop for Leave<'_> {
     fn drop(&mut self) {
         self.0.leave();
+        // Packets that nobody exports need not be captured.
+        if std::thread::panicking() {
+            self.1.order(Urgency::Hurry);
+        }
     }
 }

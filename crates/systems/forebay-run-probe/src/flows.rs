@@ -3,7 +3,7 @@
 use forebay_flow::plugins::{Fields, Plugins};
 use forebay_flow::{Batch, Decoder, FlowRecord, Frame, Table, Volume};
 use forebay_ledger::Leak;
-use forebay_run::stop::{Stop, Urgency};
+use forebay_run::{Host, Stop, Urgency};
 
 use crate::error::ProbeError;
 use crate::export::{Amount, Row};
@@ -18,7 +18,7 @@ const TICKS_MAX: usize = 64;
 pub(crate) struct Flows<'a> {
     pub(crate) decoder: Decoder,
     pub(crate) table: Table,
-    plugins: Plugins,
+    pub(crate) plugins: Plugins,
     /// Packets that the input had.
     pub(crate) seen: Volume,
     /// Records that the table gave.
@@ -37,7 +37,7 @@ impl<'a> Flows<'a> {
         plan: &ProbePlan,
         queue: &'a Queue,
         (lane, seed): (usize, u64),
-        stop: &Stop,
+        host: &Host,
     ) -> Result<Self, ProbeError> {
         let (decode, table) = plan.settings.engine(seed);
         let table = Table::new(&table)?;
@@ -50,10 +50,10 @@ impl<'a> Flows<'a> {
             outlet: Outlet::new(queue, lane),
             batch: Batch::new(BATCH_PACKETS),
             is_live: plan.settings.interface.is_some(),
-            stop: stop.clone(),
+            stop: host.stop.clone(),
             // What shall vanish vanishes in one place.
             leak: if lane == 0 {
-                plan.leak.clone()
+                host.leak.clone()
             } else {
                 Leak::off()
             },
@@ -101,6 +101,14 @@ impl<'a> Flows<'a> {
                 table.tick_watched(now_ns, &mut plugins.watch(&mut ended));
             });
         }
+    }
+
+    /// The host's clock was set back: all flows end, and the table's time begins anew.
+    pub(crate) fn set_back(&mut self) {
+        self.settle();
+        self.with_table(|table, _, plugins, mut ended| {
+            table.set_back(&mut plugins.watch(&mut ended));
+        });
     }
 
     /// Ends all flows, hands over all records, and closes the lane.

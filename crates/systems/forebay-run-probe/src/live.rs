@@ -18,6 +18,8 @@ const LOOK_NS: u64 = 100_000_000;
 const BLOCK_TIMEOUT_MS: u32 = 10;
 /// When the ring is empty no packet has a time before that of the clock less this, in ns: a block's time-out, and as much as its timer may be late.
 const LATE_NS: u64 = 100_000_000;
+/// The clock was set back when it is so much behind the time of the table, which never goes back, in ns.
+const SET_BACK_NS: u64 = 1_000_000_000;
 /// A block, in bytes: each takes any frame of an interface.
 const BLOCK_BYTES: u32 = 256 << 10;
 /// At the end, packets that the kernel has counted are waited for so long, in ns.
@@ -49,8 +51,6 @@ pub(crate) fn open(
 pub(crate) struct RingCounts {
     /// By the kernel.
     pub(crate) kernel: KernelCounts,
-    /// Frames that were read.
-    pub(crate) read: u64,
     /// Frames of blocks that contradict themselves.
     pub(crate) broken: u64,
     /// By the heads of its blocks.
@@ -89,7 +89,12 @@ impl<'a> Live<'a> {
         let broken = match self.capture(note) {
             Ok(()) if self.stop.is_asked() => None,
             Ok(()) => Some(format!("{} is there no more", self.interface)),
-            Err(error) => Some(error.to_string()),
+            Err(error) => {
+                // Without this port its flows would go to the others, and half of each be in two tables.
+                note(error.to_string());
+                self.stop.order(Urgency::Drain);
+                Some(error.to_string())
+            }
         };
         let broken = broken.or(self.drain().err().map(|error| error.to_string()));
         self.flows.end_all();
@@ -104,7 +109,9 @@ impl<'a> Live<'a> {
         while !self.stop.is_asked() {
             let event = self.port.wait(self.stop.as_fd(), look_ns)?;
             match event {
-                Event::Block => self.read(),
+                Event::Block => {
+                    self.read();
+                }
                 Event::Quiet => self.quiet(),
                 Event::Down if self.is_down => self.quiet(),
                 Event::Down => {
@@ -116,19 +123,29 @@ impl<'a> Live<'a> {
                 }
                 Event::Gone => return Ok(()),
             }
-            self.is_down = event == Event::Down;
+            // A block that was being filled comes behind the news that the interface is down.
+            if event != Event::Block {
+                self.is_down = event == Event::Down;
+            }
             let now_ns = clock::monotonic_ns();
             if now_ns >= look_ns {
                 look_ns = now_ns + LOOK_NS;
                 self.look()?;
+                if clock::realtime_ns() + SET_BACK_NS < self.flows.table.clock_ns() {
+                    note(
+                        "the clock of this host was set back: all flows end, and begin anew"
+                            .to_owned(),
+                    );
+                    self.flows.set_back();
+                }
                 self.book.show(&self.flows, Some(&self.ring));
             }
         }
         Ok(())
     }
 
-    /// Takes the frames of a block.
-    fn read(&mut self) {
+    /// Takes the frames of a block; whether there was one.
+    fn read(&mut self) -> bool {
         let Self {
             port,
             link,
@@ -137,7 +154,7 @@ impl<'a> Live<'a> {
             ..
         } = self;
         let Some(mut block) = port.take() else {
-            return;
+            return false;
         };
         let frames = block.frames();
         let packets = frames.packets();
@@ -149,7 +166,6 @@ impl<'a> Live<'a> {
                     if flows.leak.take("ring") {
                         continue;
                     }
-                    ring.read += 1;
                     flows.take(&Frame {
                         time_ns: frame.timestamp_ns,
                         link: *link,
@@ -162,6 +178,7 @@ impl<'a> Live<'a> {
             }
         }
         flows.settle();
+        true
     }
 
     /// Nothing is in the ring: what is over by the clock ends.
@@ -181,11 +198,13 @@ impl<'a> Live<'a> {
     /// Takes what the kernel had counted when the order came.
     fn drain(&mut self) -> Result<(), SysError> {
         self.port.close()?;
-        let until_ns = clock::monotonic_ns() + DRAIN_NS;
-        while self.stop.urgency() < Urgency::Now {
-            self.read();
-            self.look()?;
+        let mut until_ns = clock::monotonic_ns() + DRAIN_NS;
+        while self.stop.urgency() < Urgency::Hurry {
             let now_ns = clock::monotonic_ns();
+            if self.read() {
+                until_ns = now_ns + DRAIN_NS;
+            }
+            self.look()?;
             if self.ring.held == 0 || now_ns >= until_ns {
                 break;
             }

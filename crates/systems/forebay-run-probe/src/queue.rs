@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_loses_nothing_until_nobody_takes_any_more() {
+    fn a_sender_that_waits_loses_nothing_until_nobody_takes_any_more() {
         let queue = Queue::new(1, 2);
         std::thread::scope(|scope| {
             scope.spawn(|| {

@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
-use forebay_ledger::{Condition, Leak, Reason, Taint, TaintKind};
+use forebay_ledger::{Condition, Reason, Taint, TaintKind};
 use forebay_link::packet::PacketPort;
 use forebay_run::error::RunError;
 use forebay_run::record::Record;
@@ -38,8 +38,6 @@ pub struct ProbePlan {
     pub out: Option<PathBuf>,
     /// All else.
     pub settings: ProbeSettings,
-    /// The fault switch of the tests, at a hop of [`PROBE`](crate::hops::PROBE).
-    pub leak: Leak,
 }
 
 /// Where packets come from.
@@ -73,20 +71,16 @@ impl System for ProbePlan {
     type Summary = ProbeSummary;
     type Error = ProbeError;
 
-    fn run(mut self, host: &Host) -> Result<Record<ProbeSummary>, ProbeError> {
-        self.leak = host.leak.clone();
-        run(&self, &host.stop, &mut |warning| host.warn(warning))
+    fn run(self, host: &Host) -> Result<Record<ProbeSummary>, ProbeError> {
+        run(&self, host)
     }
 }
 
-/// Works until the input ends or `stop` says so. `tell` is told what an operator should know.
-fn run(
-    plan: &ProbePlan,
-    stop: &Stop,
-    tell: &mut dyn FnMut(&str),
-) -> Result<Record<ProbeSummary>, ProbeError> {
+/// Works until the input ends or `host` says so.
+fn run(plan: &ProbePlan, host: &Host) -> Result<Record<ProbeSummary>, ProbeError> {
+    let stop = &host.stop;
     // A collector is there before standard input has anything.
-    let mut exporters = Exporters::begin(plan, stop)?;
+    let mut exporters = Exporters::begin(plan, host)?;
     let input = Input::open(plan, stop)?;
     let declared = Declared {
         is_live: plan.settings.interface.is_some(),
@@ -99,23 +93,24 @@ fn run(
     let queue = Queue::new(declared.lanes, plan.settings.queue_flows as usize);
     // A seed that nobody outside of this process knows, and the same for all tables.
     let seed = RandomState::new().hash_one(());
-    let flows = (0..declared.lanes).map(|lane| Flows::new(plan, &queue, (lane, seed), stop));
+    let flows = (0..declared.lanes).map(|lane| Flows::new(plan, &queue, (lane, seed), host));
     let flows = flows.collect::<Result<Vec<_>, _>>()?;
-    let (books, captures, export) = Books::open(plan.out.as_deref(), declared, tell)?;
+    let (books, captures, export) =
+        Books::open(plan.out.as_deref(), declared, &mut |text| host.warn(text))?;
     if let Some(duration_s) = plan.settings.duration_s {
         stop.end_after(Duration::from_secs(duration_s));
     }
     let (ended, (exports, failed)) = thread::scope(|scope| {
         let (note, notes) = mpsc::channel();
         let begun = begin(scope, input, flows.into_iter().zip(captures), stop, &note);
-        drop(note);
         let exporting = thread::Builder::new().name("exporter".into());
-        let exporting = exporting.spawn_scoped(scope, || exporters.run(&queue, export));
+        let queue = &queue;
+        let exporting = exporting.spawn_scoped(scope, move || exporters.run(queue, export, &note));
         // Where one thread could not be started, those that were are not waited for without end.
         let end = |_: &ProbeError| stop.order(Urgency::Now);
         let exporting = exporting.map_err(not_started).inspect_err(end)?;
         let begun = begun.inspect_err(end)?;
-        watch(&notes, &books, tell);
+        watch(&notes, &books, host);
         let ended: Vec<_> = begun.into_iter().map(joined).collect();
         Ok::<_, ProbeError>((ended, joined(exporting)))
     })?;
@@ -127,7 +122,8 @@ fn run(
         })
         .collect();
     let broken = ended.iter().find_map(|(broken, ..)| broken.clone());
-    let has_packets = captured.iter().any(|one| one.flows.seen.packets > 0);
+    // Of an interface there is a run, packets or not.
+    let has_packets = declared.is_live || captured.iter().any(|one| one.flows.seen.packets > 0);
     let end = how_it_ended((broken, has_packets), failed, stop);
     let record = books.close(end, |envelope| {
         ProbeSummary::of(&captured, exports, envelope)
@@ -182,14 +178,14 @@ fn not_started(error: std::io::Error) -> ProbeError {
 }
 
 /// Shows that the run lives, until no thread has anything to say any more.
-fn watch(notes: &mpsc::Receiver<String>, books: &Books, tell: &mut dyn FnMut(&str)) {
+fn watch(notes: &mpsc::Receiver<String>, books: &Books, host: &Host) {
     let mut told = String::new();
     loop {
         match notes.recv_timeout(SHOW) {
             // Each thread says the same of the interface that they share.
             Ok(text) if text == told => {}
             Ok(text) => {
-                tell(&text);
+                host.warn(&text);
                 told = text;
             }
             Err(RecvTimeoutError::Timeout) => told.clear(),

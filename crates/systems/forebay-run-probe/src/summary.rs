@@ -24,7 +24,7 @@ pub struct ProbeSummary {
     pub packets_exported: u64,
     /// Octets in them.
     pub octets_exported: u64,
-    /// Packets that were counted below user space.
+    /// Packets that were counted below user space: 0, as nothing counts there yet.
     pub packets_offloaded: u64,
     /// What the books leave over, in packets and octets: `residual_items` and `residual_bytes`.
     pub residual_packets: u64,
@@ -42,6 +42,8 @@ pub struct ProbeSummary {
     pub fragments_joined: u64,
     /// Fragments without ports.
     pub fragments_unknown: u64,
+    /// Flows that a plugin gave up as all its buffers were in use.
+    pub plugins_no_room: u64,
     /// Each exporter.
     pub exports: Vec<ExportSummary>,
 }
@@ -121,6 +123,7 @@ impl ProbeSummary {
             out_of_order: sum(|one| one.flows.table.counts().out_of_order),
             fragments_joined: sum(|one| one.flows.decoder.fragments_joined()),
             fragments_unknown: sum(|one| one.flows.decoder.fragments_unknown()),
+            plugins_no_room: sum(|one| one.flows.plugins.no_room()),
             exports,
         }
     }

@@ -1,13 +1,12 @@
 //! How the command line and files name an exporter.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use forebay_settings::{Text, Wrong, text_setting};
 
-const RIGHT: &str =
-    "a file that ends in .ipfix or .jsonl, ipfix+udp://HOST:PORT, ipfix+tcp://HOST:PORT or none";
+const RIGHT: &str = "a file that ends in .ipfix, .jsonl, .csv or .parquet, ipfix+udp://HOST:PORT, ipfix+tcp://HOST:PORT or none";
 const UDP: &str = "ipfix+udp://";
 const TCP: &str = "ipfix+tcp://";
 
@@ -18,6 +17,10 @@ pub enum Export {
     None,
     /// A file with a JSON object in each line.
     JsonLines(PathBuf),
+    /// A file of comma-separated values.
+    Csv(PathBuf),
+    /// A file of Parquet.
+    Parquet(PathBuf),
     /// A file of IPFIX messages (RFC 5655).
     IpfixFile(PathBuf),
     /// A collector of IPFIX over UDP, `HOST:PORT`.
@@ -42,8 +45,23 @@ impl FromStr for Export {
         let path = PathBuf::from(text);
         match path.extension().and_then(|end| end.to_str()) {
             Some("jsonl") => Ok(Self::JsonLines(path)),
+            Some("csv") => Ok(Self::Csv(path)),
+            Some("parquet") => Ok(Self::Parquet(path)),
             Some("ipfix") => Ok(Self::IpfixFile(path)),
             _ => Err(format!("{text:?} names no exporter; give {RIGHT}")),
+        }
+    }
+}
+
+impl Export {
+    /// The file that it is, if it is one.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        match self {
+            Self::JsonLines(path)
+            | Self::Csv(path)
+            | Self::Parquet(path)
+            | Self::IpfixFile(path) => Some(path),
+            Self::None | Self::IpfixUdp(_) | Self::IpfixTcp(_) => None,
         }
     }
 }
@@ -65,9 +83,12 @@ impl fmt::Display for Export {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::None => f.write_str("none"),
-            Self::JsonLines(path) | Self::IpfixFile(path) => write!(f, "{}", path.display()),
             Self::IpfixUdp(collector) => write!(f, "{UDP}{collector}"),
             Self::IpfixTcp(collector) => write!(f, "{TCP}{collector}"),
+            Self::JsonLines(path)
+            | Self::Csv(path)
+            | Self::Parquet(path)
+            | Self::IpfixFile(path) => write!(f, "{}", path.display()),
         }
     }
 }
@@ -79,7 +100,7 @@ static EXPORT: Text = Text {
         text.parse::<Export>().map(drop).map_err(|_| {
             Wrong::new(
                 "it names no exporter",
-                "write the name of a file that ends in .ipfix or .jsonl, ipfix+udp://HOST:PORT, ipfix+tcp://HOST:PORT, or none",
+                "write the name of a file that ends in .ipfix, .jsonl, .csv or .parquet, ipfix+udp://HOST:PORT, ipfix+tcp://HOST:PORT, or none",
             )
         })
     },
@@ -97,6 +118,8 @@ mod tests {
             "none",
             "a/b.jsonl",
             "b.ipfix",
+            "b.csv",
+            "b.parquet",
             "ipfix+udp://127.0.0.1:4739",
             "ipfix+udp://[::1]:9",
             "ipfix+tcp://collector.example:4739",
@@ -106,7 +129,7 @@ mod tests {
         }
         for (text, wrong) in [
             ("flows", "names no exporter"),
-            ("flows.csv", "names no exporter"),
+            ("flows.txt", "names no exporter"),
             ("ipfix+udp://host", "HOST:PORT"),
             ("ipfix+udp://:9", "HOST:PORT"),
             ("ipfix+tcp://host:0", "4739"),

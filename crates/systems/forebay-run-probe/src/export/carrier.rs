@@ -126,6 +126,14 @@ impl Carrier {
         }
     }
 
+    /// Whether the collector is looked for.
+    pub(super) const fn is_away(&self) -> bool {
+        match self {
+            Self::Lasting(lasting) => lasting.is_away(),
+            _ => false,
+        }
+    }
+
     /// Most bytes of a message.
     pub(super) const fn message_bytes(&self) -> usize {
         match self {
@@ -236,7 +244,7 @@ impl Tcp {
         self.stop.urgency() < Urgency::Hurry && waited_ns < PATIENCE.as_nanos() as u64
     }
 
-    fn send(&mut self, message: &[u8]) -> io::Result<()> {
+    pub(super) fn send(&mut self, message: &[u8]) -> io::Result<()> {
         let (mut left, mut since_ns) = (message, clock::monotonic_ns());
         while !left.is_empty() {
             match self.socket.write(left) {

@@ -121,10 +121,8 @@ impl Ipfix {
             Ok(())
         };
         let message = message(room, *sequence, fill);
-        let message = message.map_err(|why| Unwritten {
-            records: rows.len(),
-            why,
-        })?;
+        // The first one is it that has no place in a message.
+        let message = message.map_err(|why| Unwritten { records: 1, why })?;
         let count = message.records as usize;
         *sequence = message.next_sequence;
         self.has_told |= tells;
@@ -147,10 +145,12 @@ fn push(
     layout: Layout,
 ) -> Result<bool, WriteError> {
     let is_ipv6 = row.record.key.version() == 6;
-    let id = templates.tell(writer, is_ipv6, row.fields.set())?;
-    let pushed = writer.push_record(id, |to| {
-        write_record(to, &row.record, layout);
-        write_fields(to, &row.fields);
+    let told = templates.tell(writer, is_ipv6, row.fields.set());
+    let pushed = told.and_then(|id| {
+        writer.push_record(id, |to| {
+            write_record(to, &row.record, layout);
+            write_fields(to, &row.fields);
+        })
     });
     let Err(WriteError::NeverFits { .. }) = pushed else {
         return pushed.map(|()| false);
@@ -180,6 +180,15 @@ impl Output for Ipfix {
             records: 1,
             why: io::Error::other("a record has no room in a message beside its template"),
         })
+    }
+
+    fn tend(&mut self) {
+        // No record is under way.
+        self.turn();
+    }
+
+    fn is_away(&self) -> bool {
+        self.carrier.is_away()
     }
 
     fn bare(&self) -> u64 {

@@ -88,7 +88,8 @@ const fn is_zero(vlan: &u16) -> bool {
     *vlan == 0
 }
 
-const fn name(reason: EndReason) -> &'static str {
+/// What the end of a flow is called.
+pub(super) const fn end_name(reason: EndReason) -> &'static str {
     match reason {
         EndReason::Idle => "idle_timeout",
         EndReason::Active => "active_timeout",
@@ -116,7 +117,7 @@ impl<'a> Line<'a> {
             end_ns: record.end_ns,
             tcp_flags: record.tcp_flags,
             tcp_flags_rev: record.tcp_flags_rev,
-            end_reason: name(record.end_reason),
+            end_reason: end_name(record.end_reason),
             found: Found(fields),
         }
     }

@@ -31,7 +31,7 @@ pub(super) enum Turn {
 
 enum State {
     There(TcpStream),
-    /// Since when it is looked for, and who does that.
+    /// When it is looked for next, and the answer of the thread that does that.
     Away {
         next_ns: u64,
         dial: Option<Receiver<io::Result<TcpStream>>>,
@@ -89,6 +89,11 @@ impl Lasting {
     /// Whether the collector is there, and nothing is under way.
     pub(super) const fn is_idle(&self) -> bool {
         matches!(self.state, State::There(_)) && self.under.is_none()
+    }
+
+    /// Whether the collector is looked for.
+    pub(super) const fn is_away(&self) -> bool {
+        matches!(self.state, State::Away { .. })
     }
 
     /// Sends a message: its records, if the kernel has taken all of it.
@@ -169,7 +174,16 @@ impl Lasting {
     /// Waits until the collector closes the connection.
     pub(super) fn finish(self) -> io::Result<()> {
         match self.state {
-            State::There(socket) => Tcp::of(socket, &self.stop)?.finish(),
+            State::There(socket) => {
+                let mut tcp = Tcp::of(socket, &self.stop)?;
+                // Nobody can read half a message.
+                let under = self.under.iter();
+                let left = under.filter_map(|under| under.bytes.get(under.sent..));
+                for left in left {
+                    tcp.send(left)?;
+                }
+                tcp.finish()
+            }
             State::Away { .. } => {
                 let text = "the collector was away at the end; what it has of the last records is not known";
                 Err(io::Error::new(io::ErrorKind::ConnectionAborted, text))
