@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use forebay_report::statistics::{Spread, spread};
@@ -23,6 +24,10 @@ const BARE_US: f64 = 0.25;
 const SNAP_BYTES: &str = "128";
 /// Flows that there is room for, in softflowd too: more than the profiles have at a time.
 const FLOWS: &str = "1000000";
+/// A run of a program takes a few seconds; one that takes so long has come to a stop.
+const RUN_MOST: Duration = Duration::from_secs(60);
+/// One look at whether it has ended.
+const LOOK: Duration = Duration::from_millis(1);
 /// Other programs that form flow records of a capture.
 const PEERS: [Peer; 2] = [Peer::Softflowd, Peer::Nfpcapd];
 
@@ -54,7 +59,6 @@ impl Peer {
             Self::Softflowd => {
                 command.args(["-m", FLOWS, "-6", "-d", "-v", "10", "-r"]);
                 command.arg(capture).arg("-p").arg(out.join("pid"));
-                command.arg("-c").arg(out.join("control"));
                 // The time-outs of the others.
                 for timeout in ["maxlife=300", "general=30", "tcp=30", "udp=30"] {
                     command.args(["-t", timeout]);
@@ -114,9 +118,22 @@ fn cpu_s(reaped: &Reaped) -> f64 {
     (reaped.cpu.user_ns + reaped.cpu.system_ns) as f64 / 1e9
 }
 
+/// Runs a program to its end. One that does not come to it is killed.
 fn reaped(command: &mut Command) -> std::io::Result<Reaped> {
-    let child = command.spawn()?;
-    process::wait(child.id()).map_err(std::io::Error::other)
+    let mut child = command.spawn()?;
+    let begun = Instant::now();
+    loop {
+        if let Some(reaped) = process::reap(child.id()).map_err(std::io::Error::other)? {
+            return Ok(reaped);
+        }
+        if begun.elapsed() >= RUN_MOST {
+            child.kill()?;
+            child.wait()?;
+            let text = format!("it did not end within {RUN_MOST:?}");
+            return Err(std::io::Error::new(std::io::ErrorKind::TimedOut, text));
+        }
+        std::thread::sleep(LOOK);
+    }
 }
 
 fn empty(directory: &Path) -> Result<()> {
