@@ -141,20 +141,17 @@ fn begin<'scope, 'a: 'scope>(
 ) -> Result<Vec<ScopedJoinHandle<'scope, Ended<'a>>>, ProbeError> {
     let thread = |lane| thread::Builder::new().name(format!("capture{lane}"));
     let started = match input {
-        Input::File(capture) => {
-            let note = note.clone();
-            let own = flows.map(|(flows, book)| (flows, book, note.clone()));
-            let mut capture = Some(capture);
-            own.filter_map(|own| Some((capture.take()?, own)))
-                .map(|(capture, (flows, book, note))| {
-                    thread(0).spawn_scoped(scope, move || {
-                        let _note = note;
-                        let (broken, flows) = file::run(capture, flows, book, stop);
-                        (broken, flows, None)
-                    })
+        Input::File(capture) => flows
+            .zip([capture])
+            .map(|((flows, book), capture)| {
+                let note = note.clone();
+                thread(0).spawn_scoped(scope, move || {
+                    let _note = note;
+                    let (broken, flows) = file::run(capture, flows, book, stop);
+                    (broken, flows, None)
                 })
-                .collect::<Result<Vec<_>, _>>()
-        }
+            })
+            .collect::<Result<Vec<_>, _>>(),
         Input::Ports(ports) => ports
             .into_iter()
             .zip(flows)
