@@ -24,7 +24,7 @@ pub enum Source {
     File(PathBuf),
     /// One that is made from its parameters.
     Named {
-        /// Which.
+        /// The profile.
         profile: &'static NamedProfile,
         /// Its packets.
         packets: u64,

@@ -92,6 +92,15 @@ enum Verdict {
 /// Bytes of a segment that are read of the begin of a stream.
 const STREAM_BYTES: usize = 1500;
 
+/// Bytes that a plugin reads of such a packet that looks at the begin of streams; 0 of what is no TCP.
+const fn stream_bytes(packet: &Packet<'_>) -> usize {
+    if packet.key.protocol == TCP {
+        STREAM_BYTES
+    } else {
+        0
+    }
+}
+
 /// Reads packets of flows, and keeps what it found by their places.
 trait Plugin: fmt::Debug + Send {
     /// Bytes of the payload of such a packet that it may read; 0 if none.

@@ -45,7 +45,7 @@ pub enum Note<'a> {
 
 /// Where lines for an operator go.
 pub trait Tell: Send + Sync {
-    /// Tells a line, and waits for nobody who reads it.
+    /// Tells a line. It does not wait until the line is read.
     fn tell(&self, note: Note<'_>);
 
     /// Waits at most so long until all is told. Gives how many lines were not told by then, of all so far.

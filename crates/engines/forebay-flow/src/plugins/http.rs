@@ -7,7 +7,7 @@ use super::fields::Writer;
 use super::pieces::Pool;
 use super::stream::{Begin, Next};
 use super::text::Text;
-use super::{Packet, Plugin, Seen, TCP, Verdict};
+use super::{Packet, Plugin, Seen, Verdict};
 pub(super) use head::Head;
 
 pub(super) const COLUMNS: &[Column] = &[
@@ -133,11 +133,7 @@ fn is_request(bytes: &[u8]) -> bool {
 
 impl Plugin for Http {
     fn wants_bytes(&self, packet: &Packet<'_>) -> usize {
-        if packet.key.protocol == TCP {
-            super::STREAM_BYTES
-        } else {
-            0
-        }
+        super::stream_bytes(packet)
     }
 
     fn handle(&mut self, place: usize, seen: &Seen<'_>) -> Verdict {

@@ -1,4 +1,4 @@
-//! QUIC: what the client says first. It is protected by keys that anybody can make who sees the packet (RFC 9001, section 5.2; RFC 9369).
+//! QUIC: what the client says first. It is protected by keys that follow from the packet itself (RFC 9001, section 5.2; RFC 9369).
 //!
 //! A client's first packets carry the pieces of one message in any order, in frames of one or several packets. What the server sends is not looked at.
 
@@ -31,7 +31,7 @@ struct State {
     buffer: u16,
     datagrams: u8,
     is_found: bool,
-    /// To whom the client's first packet went.
+    /// The identifier that the client's first packet was sent to.
     first: ConnectionId,
     hello: Hello,
 }

@@ -6,7 +6,7 @@ use super::hello::{self, Carrier, Hello, NoHello};
 use super::pieces::Pool;
 use super::reader::Reader;
 use super::stream::{Begin, Next};
-use super::{Packet, Plugin, Seen, TCP, Verdict};
+use super::{Packet, Plugin, Seen, Verdict};
 
 pub(super) const COLUMNS: &[Column] = &[
     Column::own("tls_version", 20, Kind::Unsigned(2)),
@@ -84,11 +84,7 @@ fn read(stream: &[u8], message: &mut Vec<u8>, to: &mut Hello) -> Result<(), NoHe
 
 impl Plugin for Tls {
     fn wants_bytes(&self, packet: &Packet<'_>) -> usize {
-        if packet.key.protocol == TCP {
-            super::STREAM_BYTES
-        } else {
-            0
-        }
+        super::stream_bytes(packet)
     }
 
     fn handle(&mut self, place: usize, seen: &Seen<'_>) -> Verdict {
