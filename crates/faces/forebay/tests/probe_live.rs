@@ -12,15 +12,14 @@ use std::fs;
 use std::io::Read;
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
-use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use forebay_testing::wire::{self as namespace, carries, lay, sh};
 use rig::{Run, forebay, signal, start, wait_for};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const INSIDE: &str = "FOREBAY_TEST_IN_NAMESPACE";
 /// Octets of the headers of a datagram.
 const HEADERS: u64 = 28;
 const SECOND_NS: u64 = 1_000_000_000;
@@ -30,53 +29,19 @@ type Sent = BTreeMap<u64, [u64; 2]>;
 
 /// Whether this process is in a namespace of its own, with a wire. If not, the test named runs in one, as a process of its own.
 fn is_inside(test: &str) -> bool {
-    if std::env::var_os(INSIDE).is_some() {
+    let is_inside = namespace::is_inside(test);
+    if is_inside {
         wire();
-        return true;
     }
-    if !rig::may_have_network() {
-        return false;
-    }
-    let own = std::env::current_exe().unwrap();
-    let mut command = Command::new("unshare");
-    command
-        .arg("--net")
-        .arg(own)
-        .args(["--exact", test, "--nocapture"]);
-    let ended = command.env(INSIDE, "1").output().unwrap();
-    let said = String::from_utf8_lossy(&ended.stdout);
-    let complains = String::from_utf8_lossy(&ended.stderr);
-    assert!(ended.status.success(), "{said}\n{complains}");
-    assert!(said.contains("1 passed"), "{said}");
-    false
-}
-
-fn sh(line: &str) {
-    let ended = Command::new("sh").args(["-c", line]).output().unwrap();
-    let complains = String::from_utf8_lossy(&ended.stderr);
-    assert!(ended.status.success(), "{line}: {complains}");
+    is_inside
 }
 
 /// What is sent to 10.0.0.2 comes in at `far`, where nobody answers, and nothing else does.
 fn wire() {
-    sh("ip link add near type veth peer name far");
-    for end in ["near", "far"] {
-        sh(&format!(
-            "f=/proc/sys/net/ipv6/conf/{end}/disable_ipv6; [ ! -e $f ] || echo 1 > $f; ip link set {end} up"
-        ));
-    }
+    lay();
     sh("ip link set lo up; ip address add 10.0.0.1/24 dev near");
     sh("ip neighbour add 10.0.0.2 lladdr 02:00:00:00:00:02 dev near");
     carries();
-}
-
-/// Waits until both ends carry: the kernel drops what is sent before.
-fn carries() {
-    for end in ["near", "far"] {
-        sh(&format!(
-            "for _ in $(seq 2000); do ip -brief link show {end} | grep -q ' UP ' && exit 0; sleep 0.01; done; exit 1"
-        ));
-    }
 }
 
 /// Sends datagrams from so many sockets in turn; what each of them sent is added to `sent`.

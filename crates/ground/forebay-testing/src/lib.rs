@@ -8,6 +8,7 @@
 pub mod accounts;
 #[cfg(feature = "accounts")]
 pub mod residuals;
+pub mod wire;
 
 use std::fmt;
 use std::path::{Path, PathBuf};

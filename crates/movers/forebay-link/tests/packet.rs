@@ -9,16 +9,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
-use std::process::Command;
 
 use forebay_link::packet::{Event, PacketPort, PortOptions, RingSize};
 use forebay_sys::clock::monotonic_ns;
 use forebay_sys::eventfd::EventFd;
 use forebay_sys::netlink::links;
 use forebay_sys::packet::PacketSocket;
+use forebay_testing::wire::{carries, is_inside, lay, sh};
 use rustix::net::SendFlags;
 
-const INSIDE: &str = "FOREBAY_TEST_IN_NAMESPACE";
 const SECOND_NS: u64 = 1_000_000_000;
 const RING: RingSize = RingSize {
     block_bytes: 1 << 16,
@@ -32,55 +31,11 @@ const OPTIONS: PortOptions = PortOptions {
     promiscuous: false,
 };
 
-/// Whether this process is in a namespace of its own. If not, the test named runs in one, as a process of its own.
-fn is_inside(test: &str) -> bool {
-    if std::env::var_os(INSIDE).is_some() {
-        return true;
-    }
-    let made = Command::new("unshare").args(["--net", "true"]).status();
-    if !made.is_ok_and(|status| status.success()) {
-        forebay_testing::skip!("no network namespace may be made (needs root and unshare)");
-        return false;
-    }
-    let own = std::env::current_exe().unwrap();
-    let mut command = Command::new("unshare");
-    command
-        .arg("--net")
-        .arg(own)
-        .args(["--exact", test, "--nocapture"]);
-    let ended = command.env(INSIDE, "1").output().unwrap();
-    let said = String::from_utf8_lossy(&ended.stdout);
-    let complains = String::from_utf8_lossy(&ended.stderr);
-    assert!(ended.status.success(), "{said}\n{complains}");
-    assert!(said.contains("1 passed"), "{said}");
-    false
-}
-
-fn sh(line: &str) {
-    let ended = Command::new("sh").args(["-c", line]).output().unwrap();
-    let complains = String::from_utf8_lossy(&ended.stderr);
-    assert!(ended.status.success(), "{line}: {complains}");
-}
-
 /// Makes the wire: what is sent at `near` comes in at `far`, and nothing else does.
 fn wire() -> PacketSocket {
-    sh("ip link add near type veth peer name far");
-    for end in ["near", "far"] {
-        sh(&format!(
-            "f=/proc/sys/net/ipv6/conf/{end}/disable_ipv6; [ ! -e $f ] || echo 1 > $f; ip link set {end} up"
-        ));
-    }
+    lay();
     carries();
     PacketSocket::open("near", RING).unwrap()
-}
-
-/// Waits until both ends carry: the kernel says so some time after they were set up, and drops what is sent before.
-fn carries() {
-    for end in ["near", "far"] {
-        sh(&format!(
-            "for _ in $(seq 2000); do ip -brief link show {end} | grep -q ' UP ' && exit 0; sleep 0.01; done; exit 1"
-        ));
-    }
 }
 
 fn send(from: &PacketSocket, frame: &[u8]) {

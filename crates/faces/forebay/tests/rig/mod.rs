@@ -410,12 +410,7 @@ pub(crate) fn assert_closed(json: &Value, out: &Path) {
 
 /// Whether a network namespace may be made here; where not, the test says so.
 pub(crate) fn may_have_network() -> bool {
-    let made = Command::new("unshare").args(["--net", "true"]).status();
-    let is_allowed = made.is_ok_and(|status| status.success());
-    if !is_allowed {
-        forebay_testing::skip!("no network namespace may be made (needs root and unshare)");
-    }
-    is_allowed
+    forebay_testing::wire::may_have_network()
 }
 
 /// Sum of a term (`incoming`, `outgoing`) over the accounts of a place that count in `unit`, in items.
