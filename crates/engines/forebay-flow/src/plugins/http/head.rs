@@ -41,8 +41,8 @@ impl<'a> Head<'a> {
         let figures = words.nth(1).filter(|word| word.len() == 3)?;
         let mut status = 0;
         for figure in figures {
-            let figure = figure.is_ascii_digit().then_some(figure - b'0')?;
-            status = status * 10 + u16::from(figure);
+            let figure = char::from(*figure).to_digit(10)?;
+            status = status * 10 + figure as u16;
         }
         Some(status)
     }
@@ -83,5 +83,12 @@ mod tests {
         assert_eq!((head.by_ref().count(), head.is_complete()), (1, false));
         assert_eq!(head.status(), None);
         assert!(Head::of(b"GET / HTT").is_none());
+        for bad in [
+            &b"HTTP/1.1 20' OK\n"[..],
+            b"HTTP/1.1 \xff00 OK\n",
+            b"HTTP/1.1 20 OK\n",
+        ] {
+            assert_eq!(Head::of(bad).unwrap().status(), None);
+        }
     }
 }
