@@ -94,12 +94,6 @@ pub trait Lower: Debug + Send {
 
     /// Gives a flow back with all that was counted. None if it is not known, which the table counts as [`OffloadCounts::missing`].
     fn take(&mut self, key: &FlowKey) -> Option<Counted>;
-
-    /// Whether a flow may be lent as far as others are concerned that have to see its packets, as plugins.
-    fn is_ready(&self, place: u32) -> bool {
-        let _ = place;
-        true
-    }
 }
 
 /// What happened to flows that were lent.

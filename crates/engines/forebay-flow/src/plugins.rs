@@ -280,6 +280,11 @@ impl<F: FnMut(&FlowRecord, Fields)> Watch for Watching<'_, F> {
     }
 
     #[inline]
+    fn wants(&self, place: u32) -> bool {
+        !self.plugins.is_satisfied(place)
+    }
+
+    #[inline]
     fn ended(&mut self, place: u32, record: &FlowRecord) {
         let fields = if self.plugins.is_empty() {
             Fields::default()

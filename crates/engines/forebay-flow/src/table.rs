@@ -386,7 +386,7 @@ impl Table {
             self.arm_again(place);
         }
         watch.packet(place, Way::of(direction == 1), packet);
-        self.consider(place, packet.tcp_flags);
+        self.consider(place, packet.tcp_flags, watch);
     }
 
     fn arm_again(&mut self, place: u32) {

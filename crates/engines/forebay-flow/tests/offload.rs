@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 use forebay_flow::offload::{
     Counted, HeavyHitter, Loan, Lower, OffloadCounts, Packets, Policy, Rate,
 };
-use forebay_flow::{Config, EndReason, Eviction, FlowKey, FlowRecord, Packet, Table, Volume};
+use forebay_flow::{
+    Batch, Config, EndReason, Eviction, FlowKey, FlowRecord, Packet, Table, Volume, Watch, Way,
+};
 use proptest::prelude::*;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -433,6 +435,42 @@ fn a_full_table_takes_lent_flows_back_before_it_lets_one_go() {
         assert!(world.counted > sent / 2, "{eviction:?} {}", world.counted);
         assert_eq!(sum(&world.records).packets, sent);
         assert!(world.table.counts().ended(EndReason::LackOfResources) > 100);
+    }
+}
+
+/// Wants so many packets of each flow.
+struct Wanting {
+    most: u64,
+    seen: u64,
+}
+
+impl Watch for Wanting {
+    fn begun(&mut self, _place: u32, _packet: &Packet<'_>) {
+        self.seen = 1;
+    }
+
+    fn packet(&mut self, _place: u32, _way: Way, _packet: &Packet<'_>) {
+        self.seen += 1;
+    }
+
+    fn wants(&self, _place: u32) -> bool {
+        self.seen < self.most
+    }
+
+    fn ended(&mut self, _place: u32, _record: &FlowRecord) {}
+}
+
+#[test]
+fn a_flow_is_not_lent_as_long_as_its_packets_are_wanted() {
+    let mut world = World::new(&short(), Box::new(Packets(1)), 4);
+    let mut watch = Wanting { most: 7, seen: 0 };
+    let mut batch = Batch::new(1);
+    for n in 1..=8 {
+        batch.push(&packet(&plain(1, 0), n));
+        world.table.handle_batch(&batch, &mut watch);
+        batch.clear();
+        let watched = world.table.offload_counts().watched;
+        assert_eq!(watched, u64::from(n >= 7), "after packet {n}");
     }
 }
 

@@ -154,6 +154,7 @@ pub(crate) mod control {
     pub(crate) const SET: u32 = 2;
     pub(crate) const REMOVE: u32 = 3;
     pub(crate) const READ: u32 = 4;
+    pub(crate) const CLOCK: u32 = 5;
     pub(crate) const DONE: u32 = 1;
     pub(crate) const EXISTS: u32 = 2;
     pub(crate) const FULL: u32 = 3;
@@ -182,6 +183,7 @@ pub(crate) const TERMS: usize = 17;
 pub(crate) struct RawCounters {
     pub(crate) of: [[u64; 2]; TERMS],
     pub(crate) exports_deferred: u64,
+    pub(crate) removed: [u64; 2],
 }
 
 macro_rules! plain {
@@ -196,16 +198,16 @@ macro_rules! plain {
 }
 
 plain! {
+    Key, 40;
     RawEntry, 128;
     RawSettings, 56;
     RawExport, 104;
     RawMetadata, 56;
     RawCommand, 208;
-    RawCounters, 280;
+    RawCounters, 296;
 }
 
 const _: () = {
-    assert!(size_of::<Key>() == 40);
     assert!(std::mem::offset_of!(RawEntry, lock) == 120);
     assert!(std::mem::offset_of!(RawEntry, tcp_flags) == 112);
     assert!(std::mem::offset_of!(RawCommand, entry) == 80);

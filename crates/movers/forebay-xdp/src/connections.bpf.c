@@ -406,9 +406,15 @@ SECTION("xdp/control") int control(struct xdp_md *context) {
     if ((void *)(command + 1) > (void *)(long)context->data_end)
         return XDP_DROP;
     u32 first = 0;
+    struct counters *counted = bpf_map_lookup_elem(&counters, &first);
     struct settings *set = bpf_map_lookup_elem(&settings, &first);
-    if (!set)
+    if (!counted || !set)
         return XDP_DROP;
+    if (command->operation == CLOCK) {
+        set->clock_offset_ns = command->heard_ns;
+        command->outcome = DONE;
+        return XDP_PASS;
+    }
     struct key key;
     copy_key(&key, &command->key);
     u32 operation = command->operation, outcome = DONE;
@@ -432,6 +438,8 @@ SECTION("xdp/control") int control(struct xdp_md *context) {
     }
     bpf_spin_unlock(&entry->lock);
     if (operation == REMOVE) {
+        counted->removed.frames += command->entry.frames[0] + command->entry.frames[1];
+        counted->removed.octets += command->entry.octets[0] + command->entry.octets[1];
         bpf_map_delete_elem(&flows, &key);
         __sync_fetch_and_add(&set->held, -1);
     }

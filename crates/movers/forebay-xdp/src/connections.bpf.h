@@ -46,6 +46,8 @@ struct counters {
     struct tally of[TERMS];
     /* Exports that were asked for and found no room; they are asked for again with the flow's next packet. */
     u64 exports_deferred;
+    /* What was in the entries that user space took out. */
+    struct tally removed;
 };
 
 enum state {
@@ -113,7 +115,7 @@ struct metadata {
     u8 unused[2];
 };
 
-enum operation { INSERT = 1, SET = 2, REMOVE = 3, READ = 4 };
+enum operation { INSERT = 1, SET = 2, REMOVE = 3, READ = 4, CLOCK = 5 };
 enum outcome { DONE = 1, EXISTS = 2, FULL = 3, ABSENT = 4, IS_CLOSED = 5 };
 
 /* What `control` is handed in place of a frame, and gives back. */
@@ -130,7 +132,7 @@ struct command {
 };
 
 _Static_assert(sizeof(struct key) == 40, "as in abi.rs");
-_Static_assert(sizeof(struct counters) == 280, "as in abi.rs");
+_Static_assert(sizeof(struct counters) == 296, "as in abi.rs");
 _Static_assert(sizeof(struct entry) == 128 && __builtin_offsetof(struct entry, lock) == 120, "as in abi.rs");
 _Static_assert(__builtin_offsetof(struct entry, tcp_flags) == 112, "as in abi.rs");
 _Static_assert(sizeof(struct settings) == 56, "as in abi.rs");

@@ -1,5 +1,7 @@
 //! What a table of connections below user space can do, in the kernel or in this process.
 
+use std::ops::AddAssign;
+
 use crate::abi::Key;
 use crate::error::XdpError;
 
@@ -142,6 +144,23 @@ pub struct Tally {
     pub octets: u64,
 }
 
+impl Tally {
+    /// What was counted of an entry.
+    pub(crate) const fn of(entry: &Entry) -> Self {
+        Self {
+            frames: entry.frames[0] + entry.frames[1],
+            octets: entry.octets[0] + entry.octets[1],
+        }
+    }
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.frames += other.frames;
+        self.octets += other.octets;
+    }
+}
+
 macro_rules! terms {
     ($($(#[doc = $text:literal])* $term:ident = $name:literal,)*) => {
         /// What became of a frame. Each is counted where it happens; what was [`Term::Seen`] is the sum of all others.
@@ -206,6 +225,8 @@ pub struct Counts {
     pub exports_deferred: u64,
     /// Flows that are in the table.
     pub held: u64,
+    /// What was counted of flows that were taken out.
+    pub removed: Tally,
 }
 
 impl Counts {
@@ -329,13 +350,19 @@ pub trait Connections {
     ///
     /// # Errors
     /// The kernel refuses the call.
-    fn read(&mut self, key: &Key) -> Result<Option<Entry>, XdpError>;
+    fn read(&self, key: &Key) -> Result<Option<Entry>, XdpError>;
 
     /// Hands on exports, at most so many, and gives their number.
     fn poll_exports(&mut self, most: usize, taken: &mut dyn FnMut(&Export)) -> usize;
 
     /// Hands on what is said of frames, of at most so many, and gives their number.
     fn poll_metadata(&mut self, most: usize, taken: &mut dyn FnMut(&Metadata)) -> usize;
+
+    /// What was counted of the flows that are in the table, added up over them.
+    ///
+    /// # Errors
+    /// The kernel refuses the call.
+    fn held(&self) -> Result<Tally, XdpError>;
 
     /// What happened until now.
     ///

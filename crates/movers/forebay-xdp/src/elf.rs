@@ -207,7 +207,7 @@ mod tests {
         };
         let all = ["counters", "exports", "flows", "metadata", "settings"];
         assert_eq!(maps("xdp/connections"), all);
-        assert_eq!(maps("xdp/control"), ["flows", "settings"]);
+        assert_eq!(maps("xdp/control"), ["counters", "flows", "settings"]);
         assert!(object.program("xdp/other").is_err());
     }
 

@@ -4,7 +4,7 @@ use std::io;
 
 use crate::abi::Key;
 use crate::connections::{
-    Changed, Config, Connections, Counts, Entry, Export, Inserted, Metadata, Seed, State,
+    Changed, Config, Connections, Counts, Entry, Export, Inserted, Metadata, Seed, State, Tally,
 };
 use crate::error::XdpError;
 use crate::programs::Programs;
@@ -68,6 +68,14 @@ impl Offload {
     pub fn is_attached(&self) -> Result<bool, XdpError> {
         Ok(self.link.interface()? == self.number)
     }
+
+    /// As [`Programs::set_clock_offset`].
+    ///
+    /// # Errors
+    /// The kernel refuses the call.
+    pub fn set_clock_offset(&self, offset_ns: u64) -> Result<(), XdpError> {
+        self.programs.set_clock_offset(offset_ns)
+    }
 }
 
 /// Another link (`EBUSY`), or a program without one (`EBUSY`, `EEXIST`), of this mode or of the other.
@@ -88,7 +96,7 @@ impl Connections for Offload {
         self.programs.remove(key)
     }
 
-    fn read(&mut self, key: &Key) -> Result<Option<Entry>, XdpError> {
+    fn read(&self, key: &Key) -> Result<Option<Entry>, XdpError> {
         self.programs.read(key)
     }
 
@@ -98,6 +106,10 @@ impl Connections for Offload {
 
     fn poll_metadata(&mut self, most: usize, taken: &mut dyn FnMut(&Metadata)) -> usize {
         self.programs.poll_metadata(most, taken)
+    }
+
+    fn held(&self) -> Result<Tally, XdpError> {
+        self.programs.held()
     }
 
     fn counts(&self) -> Result<Counts, XdpError> {

@@ -37,8 +37,9 @@ pub struct Programs {
     settings: Map,
     exports: Ring,
     metadata: Ring,
+    flows: Map,
     /// They live as long as a program has them; these are here for their descriptors.
-    _maps: [Map; 3],
+    _maps: [Map; 2],
 }
 
 const fn spec(name: &'static str, kind: MapKind, sizes: [usize; 2], entries: u32) -> MapSpec {
@@ -133,7 +134,8 @@ impl Programs {
             metadata: Ring::new(&metadata)?,
             counters,
             settings,
-            _maps: [flows, exports, metadata],
+            flows,
+            _maps: [exports, metadata],
         })
     }
 
@@ -162,6 +164,19 @@ impl Programs {
         self.settings.first(&mut settings)?;
         settings[0].clock_held_ns = time_ns;
         self.settings.set_first(&settings[0])
+    }
+
+    /// Changes [`Config::clock_offset_ns`], as when the wall clock of this host was set.
+    ///
+    /// # Errors
+    /// The kernel refuses the call.
+    pub fn set_clock_offset(&self, offset_ns: u64) -> Result<(), XdpError> {
+        let command = RawCommand {
+            heard_ns: offset_ns,
+            ..RawCommand::ZERO
+        };
+        self.command(control::CLOCK, &Key::default(), command)?;
+        Ok(())
     }
 
     fn command(&self, operation: u32, key: &Key, with: RawCommand) -> Result<RawCommand, XdpError> {
@@ -258,7 +273,7 @@ impl Connections for Programs {
         }
     }
 
-    fn read(&mut self, key: &Key) -> Result<Option<Entry>, XdpError> {
+    fn read(&self, key: &Key) -> Result<Option<Entry>, XdpError> {
         let answer = self.command(control::READ, key, RawCommand::ZERO)?;
         match answer.outcome {
             control::DONE => Ok(entry(&answer.entry)),
@@ -287,6 +302,18 @@ impl Connections for Programs {
         })
     }
 
+    fn held(&self) -> Result<Tally, XdpError> {
+        let mut held = Tally::default();
+        let mut key = None;
+        while let Some(next) = self.flows.key_behind(key.as_ref())? {
+            if let Some(entry) = self.read(&next)? {
+                held += Tally::of(&entry);
+            }
+            key = Some(next);
+        }
+        Ok(held)
+    }
+
     fn counts(&self) -> Result<Counts, XdpError> {
         let mut of_cpus = vec![RawCounters::ZERO; possible_cpus()?];
         self.counters.first(&mut of_cpus)?;
@@ -299,11 +326,10 @@ impl Connections for Programs {
         const { assert!(TERMS == crate::connections::Term::ALL.len()) };
         for counters in &of_cpus {
             counts.exports_deferred += counters.exports_deferred;
+            let [frames, octets] = counters.removed;
+            counts.removed += Tally { frames, octets };
             for (sum, [frames, octets]) in counts.of.iter_mut().zip(counters.of) {
-                *sum = Tally {
-                    frames: sum.frames + frames,
-                    octets: sum.octets + octets,
-                };
+                *sum += Tally { frames, octets };
             }
         }
         Ok(counts)

@@ -10,7 +10,7 @@ use self::parse::{Packet, parse};
 use crate::abi::{Key, RawExport, RawMetadata};
 use crate::connections::{
     Changed, Config, Connections, Counts, Entry, Export, Inserted, Metadata, Reason, Seed, State,
-    Term,
+    Tally, Term,
 };
 use crate::error::XdpError;
 use crate::programs::Verdict;
@@ -106,8 +106,19 @@ impl Software {
 
     /// Takes an Ethernet frame that came at a time; gives its verdict, and how many of its bytes go up.
     pub fn handle_frame(&mut self, frame: &[u8], now_ns: u64) -> (Verdict, usize) {
+        self.handle_cut_frame(frame, frame.len() as u32, now_ns)
+    }
+
+    /// As [`Self::handle_frame`], of a frame that was longer on the wire: so many bytes.
+    pub fn handle_cut_frame(
+        &mut self,
+        frame: &[u8],
+        wire_bytes: u32,
+        now_ns: u64,
+    ) -> (Verdict, usize) {
         self.now_ns = now_ns;
-        let (term, octets, headers) = match parse(frame, &self.config) {
+        let cut = (wire_bytes as usize).saturating_sub(frame.len());
+        let (term, octets, headers) = match parse(frame, cut, &self.config) {
             Err((term, octets)) => {
                 self.add(Term::Seen, octets);
                 (term, octets, 0)
@@ -129,9 +140,10 @@ impl Software {
     }
 
     fn add(&mut self, term: Term, octets: u32) {
-        let tally = &mut self.counts.of[term as usize];
-        tally.frames += 1;
-        tally.octets += u64::from(octets);
+        self.counts.of[term as usize] += Tally {
+            frames: 1,
+            octets: octets.into(),
+        };
     }
 
     fn of_flow(&mut self, packet: &Packet, now_ns: u64) -> Term {
@@ -245,10 +257,14 @@ impl Connections for Software {
     }
 
     fn remove(&mut self, key: &Key) -> Result<Option<Entry>, XdpError> {
-        Ok(self.flows.remove(key).map(|flow| flow.entry))
+        let entry = self.flows.remove(key).map(|flow| flow.entry);
+        if let Some(entry) = &entry {
+            self.counts.removed += Tally::of(entry);
+        }
+        Ok(entry)
     }
 
-    fn read(&mut self, key: &Key) -> Result<Option<Entry>, XdpError> {
+    fn read(&self, key: &Key) -> Result<Option<Entry>, XdpError> {
         Ok(self.flows.get(key).map(|flow| flow.entry))
     }
 
@@ -258,6 +274,14 @@ impl Connections for Software {
 
     fn poll_metadata(&mut self, most: usize, taken: &mut dyn FnMut(&Metadata)) -> usize {
         drain(&mut self.metadata, most, taken)
+    }
+
+    fn held(&self) -> Result<Tally, XdpError> {
+        let mut held = Tally::default();
+        for flow in self.flows.values() {
+            held += Tally::of(&flow.entry);
+        }
+        Ok(held)
     }
 
     fn counts(&self) -> Result<Counts, XdpError> {

@@ -11,6 +11,7 @@ pub(crate) mod ring;
 
 const MAP_CREATE: libc::c_long = 0;
 const LOOKUP: libc::c_long = 1;
+const NEXT_KEY: libc::c_long = 4;
 const UPDATE: libc::c_long = 2;
 const PROG_LOAD: libc::c_long = 5;
 const TEST_RUN: libc::c_long = 10;
@@ -236,6 +237,24 @@ impl Map {
 
     pub(crate) fn number(&self) -> RawFd {
         self.descriptor.as_raw_fd()
+    }
+
+    /// The key behind this one, or the first; none behind the last. Of a key that is there no more it is the first, so that a walk sees keys twice at worst.
+    pub(crate) fn key_behind<T: Plain>(&self, key: Option<&T>) -> Result<Option<T>, XdpError> {
+        assert_eq!(size_of::<T>(), self.spec.key_bytes as usize);
+        let mut next = [T::ZERO];
+        let mut attributes = ElementAttributes {
+            map: self.number() as u32,
+            key: key.map_or(0, |key| address(bytes_of(key))),
+            value: address_mut(&mut next),
+            ..ElementAttributes::default()
+        };
+        // SAFETY: both have as many bytes as a key of the map, as is checked above, and a `Plain` may have any.
+        match unsafe { bpf(NEXT_KEY, &mut attributes) } {
+            Ok(_) => Ok(next.first().copied()),
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+            Err(error) => Err(failed("bpf(BPF_MAP_GET_NEXT_KEY)", self.spec.name)(error)),
+        }
     }
 
     /// Value of element 0 of an array; of each CPU one after the other where each has its own.

@@ -10,8 +10,8 @@
 mod frames;
 
 use forebay_xdp::{
-    Changed, Config, Counts, Export, Inserted, Metadata, Reason, Seed, Software, State, Tally,
-    Term, Verdict,
+    Changed, Config, Connections, Counts, Export, Inserted, Metadata, Reason, Seed, Software,
+    State, Tally, Term, Verdict,
 };
 use frames::{ACK, FIN, Made, RST, SYN, Table, UDP, in_kernel};
 
@@ -478,4 +478,31 @@ fn what_it_does_not_count_goes_up_by_reason() {
         }
         assert_eq!(table.frame(&frame, T + 1).0, Verdict::Drop);
     });
+}
+
+/// The wall clock of a host may be set while flows are counted.
+#[test]
+fn the_kernels_clock_may_be_set_anew() {
+    let Some(mut kernel) = in_kernel(&Config::default()) else {
+        return;
+    };
+    const YEAR_NS: u64 = 365 * 86_400 * 1_000_000_000;
+    for offset_ns in [20 * YEAR_NS, 10 * YEAR_NS] {
+        kernel.set_clock_offset(offset_ns).unwrap();
+        let seed = Seed {
+            heard_ns: 0,
+            active_due_ns: u64::MAX,
+        };
+        let key = Made::new().key();
+        let inserted = kernel.insert(&key, State::Data, &seed).unwrap();
+        let Inserted::At(now_ns) = inserted else {
+            panic!("{inserted:?}")
+        };
+        // The monotonic clock of no host is at 5 years.
+        assert!(
+            (offset_ns..offset_ns + 5 * YEAR_NS).contains(&now_ns),
+            "{now_ns}"
+        );
+        kernel.remove(&key).unwrap();
+    }
 }

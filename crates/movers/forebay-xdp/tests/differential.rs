@@ -130,6 +130,10 @@ fn answer(table: &mut dyn Table, step: &Step, now_ns: u64) -> String {
     table.poll_metadata(99, &mut |metadata| told.push(*metadata));
     let counts = table.counts().unwrap();
     assert_eq!((counts.residual_frames(), counts.residual_octets()), (0, 0));
+    // What was counted is in the table, or was taken out of it.
+    let mut all = table.held().unwrap();
+    all += counts.removed;
+    assert_eq!(all, counts.of(Term::Counted));
     format!("{hand} {frame:?} {exports:?} {told:?} {counts:?}")
 }
 

@@ -11,6 +11,7 @@ use crate::offload::{
     Counted, FlowView, GUARD_NS, Lent, Loan, Lower, Offload, OffloadCounts, PAUSE_NS, Policy,
 };
 use crate::record::{EndReason, Volume};
+use crate::watch::Watch;
 
 impl Table {
     /// Lends flows from now on.
@@ -122,14 +123,14 @@ impl Table {
 
     /// Lends a flow after a packet, or takes it back if the packet may end it.
     #[inline]
-    pub(super) fn consider(&mut self, place: u32, tcp_flags: u8) {
+    pub(super) fn consider(&mut self, place: u32, tcp_flags: u8, watch: &impl Watch) {
         if self.offload.is_none() {
             return;
         }
         let may_end = tcp_flags & (SYN | FIN | RST) != 0;
         match self.hot[place as usize].lent {
             Lent::No if may_end || self.hot[place as usize].has_ended(self.biflow) => {}
-            Lent::No => self.lend(place),
+            Lent::No => self.lend(place, watch),
             // Below has closed it.
             Lent::Watched | Lent::Counted if may_end => self.return_of(place),
             Lent::Watched | Lent::Counted => {}
@@ -144,7 +145,7 @@ impl Table {
         }
     }
 
-    fn lend(&mut self, place: u32) {
+    fn lend(&mut self, place: u32, watch: &impl Watch) {
         let loan = self.loan(place);
         let (entry, key) = (&self.hot[place as usize], self.cold[place as usize].key);
         let view = FlowView {
@@ -157,8 +158,10 @@ impl Table {
         let Some(offload) = &mut self.offload else {
             return;
         };
-        let wants = offload.policy.wants(&view) && offload.lower.is_ready(place);
-        if !wants || self.clock_ns < offload.paused_until_ns {
+        if !offload.policy.wants(&view)
+            || watch.wants(place)
+            || self.clock_ns < offload.paused_until_ns
+        {
             return;
         }
         match offload.lower.watch(&key, &loan) {

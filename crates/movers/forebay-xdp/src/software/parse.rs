@@ -45,17 +45,17 @@ fn half(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-/// Reads an Ethernet frame.
-pub(super) fn parse(frame: &[u8], config: &Config) -> Result<Packet, Up> {
-    let behind = frame.len().saturating_sub(ETHERNET_HEADER_BYTES) as u32;
+/// Reads an Ethernet frame, of which so many bytes were cut off at its end.
+pub(super) fn parse(frame: &[u8], cut: usize, config: &Config) -> Result<Packet, Up> {
+    let behind = (frame.len() + cut).saturating_sub(ETHERNET_HEADER_BYTES) as u32;
     let link = ethernet(frame).map_err(|_| (Term::Truncated, behind))?;
-    let there = link.payload.len() as u32;
+    let there = link.payload.len() + cut;
     let ip = match link.ethertype {
-        EtherType::IPV4 => ipv4(link.payload),
-        EtherType::IPV6 => ipv6(link.payload),
+        EtherType::IPV4 => ipv4(link.payload, there),
+        EtherType::IPV6 => ipv6(link.payload, there),
         _ => Err(Term::NotIp),
     };
-    let ip = ip.map_err(|term| (term, there))?;
+    let ip = ip.map_err(|term| (term, there as u32))?;
     let octets = ip.octets as u32;
     let wrong = |term| (term, octets);
     let said = ip.octets - ip.header_bytes;
@@ -81,7 +81,8 @@ pub(super) fn parse(frame: &[u8], config: &Config) -> Result<Packet, Up> {
     })
 }
 
-fn ipv4(bytes: &[u8]) -> Result<Ip, Term> {
+/// `there` are the bytes of the packet that were on the wire.
+fn ipv4(bytes: &[u8], there: usize) -> Result<Ip, Term> {
     let header = bytes.first_chunk::<IPV4_BYTES>().ok_or(Term::Truncated)?;
     let words = header[0] & 15;
     let octets = usize::from(half(header, 2));
@@ -97,7 +98,7 @@ fn ipv4(bytes: &[u8]) -> Result<Ip, Term> {
     let &[.., s0, s1, s2, s3, d0, d1, d2, d3] = header;
     match octets {
         ..IPV4_BYTES => Err(Term::Malformed),
-        octets if octets > bytes.len() => Err(Term::Truncated),
+        octets if octets > there => Err(Term::Truncated),
         octets => Ok(Ip {
             addresses: [[s0, s1, s2, s3], [d0, d1, d2, d3]].map(|four| Ipv4Addr::from(four).into()),
             protocol: header[9],
@@ -107,7 +108,7 @@ fn ipv4(bytes: &[u8]) -> Result<Ip, Term> {
     }
 }
 
-fn ipv6(bytes: &[u8]) -> Result<Ip, Term> {
+fn ipv6(bytes: &[u8], there: usize) -> Result<Ip, Term> {
     let header = bytes.first_chunk::<IPV6_BYTES>().ok_or(Term::Truncated)?;
     let (said, protocol) = (usize::from(half(header, 4)), header[6]);
     if header[0] >> 4 != 6 {
@@ -126,7 +127,7 @@ fn ipv6(bytes: &[u8]) -> Result<Ip, Term> {
     };
     match said + IPV6_BYTES {
         IPV6_BYTES => Err(Term::Malformed),
-        octets if octets > bytes.len() => Err(Term::Truncated),
+        octets if octets > there => Err(Term::Truncated),
         octets => Ok(Ip {
             addresses: [address(8), address(24)],
             protocol,
