@@ -15,6 +15,7 @@
 //! assert_eq!(batch.receive_scratch(bound.fd.as_fd(), 8, BatchTag::default()).unwrap(), 0);
 //! ```
 
+pub mod addresses;
 pub mod arena;
 pub mod cgroup;
 pub mod clock;

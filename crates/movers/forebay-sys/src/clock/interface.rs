@@ -1,14 +1,13 @@
 //! Which network interface holds an address, and what clock and stamps that interface has.
 
-use std::ffi::CStr;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 
 use rustix::net::{AddressFamily, SocketType};
 
 use crate::SysError;
-use crate::sockaddr::{self, SOCKADDR_BYTES};
+use crate::addresses;
 
 /// The clock and the stamps of one network interface (`ETHTOOL_GET_TS_INFO`; `net/ethtool/ioctl.c`).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,27 +105,9 @@ fn text(name: &[u8; libc::IFNAMSIZ]) -> String {
 }
 
 fn interface_of(local: IpAddr) -> Result<[u8; libc::IFNAMSIZ], SysError> {
-    let mut list = std::ptr::null_mut();
-    // SAFETY: the pointer is live; on success the list is ours and is freed below.
-    if unsafe { libc::getifaddrs(&raw mut list) } != 0 {
-        let why = io::Error::last_os_error();
-        return Err(SysError::new("getifaddrs", local.to_string(), why));
-    }
-    let mut found = None;
-    let mut entry: *const libc::ifaddrs = list;
-    while !entry.is_null() && found.is_none() {
-        // SAFETY: a non-null entry of a list that is freed only after the loop.
-        let item = unsafe { &*entry };
-        // SAFETY: the same entry's address is null or lives as long as the list.
-        let address = unsafe { address_of(item.ifa_addr) };
-        if address.is_some_and(|address| address.ip() == local.to_canonical()) {
-            // SAFETY: the name of an entry is a string that lives as long as the list.
-            found = Some(name_of(unsafe { CStr::from_ptr(item.ifa_name) }));
-        }
-        entry = item.ifa_next;
-    }
-    // SAFETY: `list` came from `getifaddrs` and nothing points into it any more.
-    unsafe { libc::freeifaddrs(list) };
+    let mut all = addresses::addresses()?.into_iter();
+    let found = all.find(|(_, address)| *address == local.to_canonical());
+    let found = found.map(|(name, _)| name_of(name.as_bytes()));
     found.ok_or_else(|| {
         let missing = io::Error::from_raw_os_error(libc::EADDRNOTAVAIL);
         SysError::new("getifaddrs", local.to_string(), missing)
@@ -134,26 +115,10 @@ fn interface_of(local: IpAddr) -> Result<[u8; libc::IFNAMSIZ], SysError> {
     })
 }
 
-/// # Safety
-/// `address` is null or leads to a whole socket address of its family.
-unsafe fn address_of(address: *const libc::sockaddr) -> Option<SocketAddr> {
-    if address.is_null() {
-        return None;
-    }
-    // SAFETY: not null, so at least the family is there.
-    let length = match i32::from(unsafe { (*address).sa_family }) {
-        libc::AF_INET => 16,
-        libc::AF_INET6 => SOCKADDR_BYTES,
-        _ => return None,
-    };
-    // SAFETY: an address of that family has so many bytes.
-    sockaddr::parse(unsafe { std::slice::from_raw_parts(address.cast(), length) })
-}
-
-fn name_of(name: &CStr) -> [u8; libc::IFNAMSIZ] {
+fn name_of(name: &[u8]) -> [u8; libc::IFNAMSIZ] {
     let mut out = [0; libc::IFNAMSIZ];
     // The last byte stays 0, as the kernel wants it.
-    for (to, from) in out[..libc::IFNAMSIZ - 1].iter_mut().zip(name.to_bytes()) {
+    for (to, from) in out[..libc::IFNAMSIZ - 1].iter_mut().zip(name) {
         *to = *from;
     }
     out
