@@ -153,6 +153,7 @@ const BELOW_RUN_TRAFFIC: &[&str] = &[
 ];
 
 const BELOW_RUN_PROBE: &[&str] = &[
+    "forebay-xdp",
     "forebay-rows",
     "forebay-config",
     "forebay-settings",

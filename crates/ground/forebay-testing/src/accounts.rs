@@ -215,7 +215,11 @@ fn fault(function: &str) -> Option<String> {
     let Ok(text) = std::fs::read_to_string(root().join(file)) else {
         return Some(format!("{function}: there is no such file"));
     };
-    let bodies = bodies(&text, name);
+    let bodies = if file.ends_with(".c") {
+        bodies_in_c(&text, name)
+    } else {
+        bodies(&text, name)
+    };
     if bodies.is_empty() {
         return Some(format!("{function}: there is no such function"));
     }
@@ -232,20 +236,32 @@ fn bodies(text: &str, name: &str) -> Vec<String> {
         let behind = text[at + 3 + name.len()..].chars().next();
         behind.is_some_and(|sign| matches!(sign, '(' | '<'))
     });
-    begins
-        .map(|at| {
-            let mut depth = 0_u32;
-            let body = text[at..].char_indices().find_map(|(place, sign)| {
-                match sign {
-                    '{' => depth += 1,
-                    '}' => depth = depth.saturating_sub(1),
-                    _ => return None,
-                }
-                (depth == 0).then_some(place)
-            });
-            text[at..at + body.unwrap_or_default()].to_owned()
-        })
-        .collect()
+    begins.map(|at| body(&text[at..])).collect()
+}
+
+/// The same in C, where a call of a function looks like it, but ends before a body begins.
+fn bodies_in_c(text: &str, name: &str) -> Vec<String> {
+    let head = format!(" {name}(");
+    let begins = text.match_indices(&head).map(|(at, _)| &text[at..]);
+    let defined = begins.filter(|from| {
+        let sign = from.find([';', '{']);
+        sign.is_some_and(|at| from[at..].starts_with('{'))
+    });
+    defined.map(body).collect()
+}
+
+/// A text as far as its first braces go.
+fn body(text: &str) -> String {
+    let mut depth = 0_u32;
+    let end = text.char_indices().find_map(|(place, sign)| {
+        match sign {
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
+            _ => return None,
+        }
+        (depth == 0).then_some(place)
+    });
+    text[..end.unwrap_or_default()].to_owned()
 }
 
 fn terms_of(account: &AccountOutline) -> Vec<String> {
@@ -462,6 +478,12 @@ fn who_counts_nothing_is_told() {
     );
     assert_eq!(bodies(text, "tells").len(), 1);
     assert!(bodies(text, "count").is_empty());
+    let text = "static int counts(int n) { return n++; }\nint calls(void) { return counts(1); }\n";
+    assert_eq!(
+        bodies_in_c(text, "counts"),
+        [" counts(int n) { return n++; "]
+    );
+    assert!(bodies_in_c(text, "tells").is_empty());
     let here = "crates/ground/forebay-testing/src/accounts.rs";
     let told = |function: &str| fault(&format!("{here}::{function}")).unwrap();
     assert!(told("nobody").ends_with("there is no such function"));

@@ -170,7 +170,12 @@ macro_rules! terms {
 
         impl Term {
             /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$term,)*];
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$term,)*];
+
+            /// What it says, in a sentence.
+            pub const fn help(self) -> &'static str {
+                match self { $(Self::$term => concat!($($text),*).trim_ascii(),)* }
+            }
 
             /// Its name in books.
             pub const fn name(self) -> &'static str {

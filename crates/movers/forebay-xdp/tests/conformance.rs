@@ -469,8 +469,8 @@ fn what_it_does_not_count_goes_up_by_reason() {
             assert_eq!(table.frame(&frame, T + 1), (Verdict::Pass, frame.len()));
             let after = counts(table);
             for term in Term::ALL {
-                let (old, new) = (before.of(*term), after.of(*term));
-                let counts_here = [Term::Seen, expected].contains(term);
+                let (old, new) = (before.of(term), after.of(term));
+                let counts_here = [Term::Seen, expected].contains(&term);
                 let grown = (new.frames - old.frames, new.octets - old.octets);
                 let should = if counts_here { (1, octets) } else { (0, 0) };
                 assert_eq!(grown, should, "{expected:?} {term:?} {frame:02x?}");

@@ -5,7 +5,9 @@
 //! ```
 //!
 //! `ring`, of an interface: the kernel counts what came for a ring and what found no room, the reader what it handed to the decoder, and the heads of the blocks what is held. Its items are packets alone: the kernel counts no octets.
-//! `packets`: the reader counts what the input had, the decoder what it refuses, and the receiver of the records what is in them; what is held is added up over the flows in the
+//! `below`: where flows are counted below user space, frames that came to the table there and what became of them; `offload`: what the table has counted, and what those who took flows out of it got. What is held is counted anew from
+//! the flows in it at the end, and before by what it has given out itself.
+//! `packets`: the reader counts what the input had, with what it got from below, the decoder what it refuses, and the receiver of the records what is in them; what is held is added up over the flows in the
 //! table at the end, and by what came and went before. Octets of a packet are what the decoder reads of it: that it reads them rightly is a matter of its tests. `records`, in flows with their octets as all that follows: what the table
 //! gave, what was handed over, and what found no room. The link `queue` is what lies in a lane, by the lane's own count at both of its ends; the account `queue` what the exporting thread took out and gave to the exporters, and
 //! the link `fan_out` holds each exporter against it. `export`: each exporter counts what came, what it has written, what waits, and what it could not write or had no room for.
@@ -20,11 +22,14 @@ use forebay_ledger::{
 use forebay_run::error::RunError;
 use forebay_run::record::Envelope;
 use forebay_run::run_dir::{KeptLedger, RunEnd};
+use forebay_xdp::Term;
 
+use crate::config::OffloadChoice;
 use crate::export::Amount;
 use crate::exporter::{Exporters, Passed};
 use crate::flows::Flows;
 use crate::live::RingCounts;
+use crate::offload::{self, Below};
 use crate::queue::Queue;
 use crate::summary::{ProbeRecord, ProbeSummary};
 
@@ -63,10 +68,23 @@ pub(crate) struct Declared {
     pub(crate) is_live: bool,
     /// Threads that capture.
     pub(crate) lanes: usize,
+    /// What counts flows below user space.
+    pub(crate) offload: OffloadChoice,
     pub(crate) exporters: usize,
 }
 
 impl Declared {
+    /// What each table below user space is called.
+    fn below_names(self) -> Vec<String> {
+        match self.offload {
+            OffloadChoice::Off => Vec::new(),
+            OffloadChoice::Xdp => vec!["kernel".into()],
+            OffloadChoice::Software => (0..self.lanes)
+                .map(|lane| self.lane_names(lane).0)
+                .collect(),
+        }
+    }
+
     /// What a thread that captures is called in accounts and metrics.
     fn lane_names(self, lane: usize) -> (String, String) {
         match self.is_live {
@@ -128,16 +146,78 @@ const METRICS: [(&str, &str); 4] = [
     ),
 ];
 
-fn declare(
-    run_id: &str,
-    declared: Declared,
-) -> Result<(Schema, Vec<LaneWords>, ExportWords), RunError> {
+/// The words of the tables below user space.
+struct BelowWords {
+    group: GroupId,
+    tables: Vec<TableWords>,
+}
+
+struct TableWords {
+    frames: Account<Lossless>,
+    offload: Account<Lossless>,
+    /// In the order of [`Term::ALL`].
+    terms: [Counter; Term::ALL.len()],
+    flows: Counter,
+    refused: Counter,
+    deferred: Counter,
+}
+
+/// What a probe's ledger has.
+struct Words {
+    lanes: Vec<LaneWords>,
+    export: ExportWords,
+    below: Option<BelowWords>,
+}
+
+fn declare(run_id: &str, declared: Declared) -> Result<(Schema, Words), RunError> {
     let mut schema = SchemaBuilder::new(run_id);
     schema.program("probe");
     let lanes = (0..declared.lanes).map(|lane| declare_lane(&mut schema, declared, lane));
     let lanes: Vec<_> = lanes.collect();
     let export = declare_export(&mut schema, declared, &lanes);
-    Ok((schema.finish()?, lanes, export))
+    let below = declare_below(&mut schema, declared);
+    let words = Words {
+        lanes,
+        export,
+        below,
+    };
+    Ok((schema.finish()?, words))
+}
+
+fn declare_below(schema: &mut SchemaBuilder, declared: Declared) -> Option<BelowWords> {
+    let names = declared.below_names();
+    if names.is_empty() {
+        return None;
+    }
+    let group = schema.group("below");
+    let tables = names.iter().map(|owner| TableWords {
+        frames: schema.account(group, "below", owner, Unit::Packets).1,
+        offload: schema.account(group, "offload", owner, Unit::Packets).1,
+        terms: Term::ALL.map(|term| {
+            let name = format!("below_{}", term.name());
+            schema.counter(group, &name, owner, term.help())
+        }),
+        flows: schema.counter(
+            group,
+            "flows_lent",
+            owner,
+            "Flows that were handed to the table below user space",
+        ),
+        refused: schema.counter(
+            group,
+            "flows_not_lent",
+            owner,
+            "Flows that the table below user space had no room for",
+        ),
+        deferred: schema.counter(
+            group,
+            "below_exports_deferred",
+            owner,
+            "Times that the table below user space found no room to tell of a flow",
+        ),
+    });
+    let tables = tables.collect();
+    Some(BelowWords { group, tables })
 }
 
 fn declare_lane(schema: &mut SchemaBuilder, declared: Declared, lane: usize) -> LaneWords {
@@ -202,6 +282,7 @@ fn declare_export(
 /// The ledger, of which each thread writes its own part.
 pub(crate) struct Books {
     ledger: KeptLedger,
+    below: Option<BelowBook>,
 }
 
 impl Books {
@@ -212,7 +293,12 @@ impl Books {
         tell: &mut dyn FnMut(&str),
     ) -> Result<(Self, Vec<CaptureBook>, ExportBook), RunError> {
         let run_id = format!("probe-{}", std::process::id());
-        let (schema, lanes, export) = declare(&run_id, declared)?;
+        let (schema, words) = declare(&run_id, declared)?;
+        let Words {
+            lanes,
+            export,
+            below,
+        } = words;
         let ledger = KeptLedger::open(&schema, &run_id, out, declared.exporters, tell)?;
         let part = |group| Part::attach(&schema, &ledger, group);
         let lanes = lanes.into_iter().map(|words| {
@@ -224,7 +310,19 @@ impl Books {
             part: part(export.group)?,
             words: export,
         };
-        Ok((Self { ledger }, lanes, export))
+        let below = below.map(|words| {
+            let part = part(words.group)?;
+            Ok::<_, RunError>(BelowBook { part, words })
+        });
+        let below = below.transpose()?;
+        Ok((Self { ledger, below }, lanes, export))
+    }
+
+    /// Fills in what the tables below user space have now, and shows it; at the end with what is still in them.
+    pub(crate) fn show_below(&mut self, tables: &[Below], is_end: bool) {
+        if let Some(book) = &mut self.below {
+            book.show(tables, is_end);
+        }
     }
 
     /// A sign of life.
@@ -292,7 +390,7 @@ impl CaptureBook {
     fn fill(&mut self, flows: &Flows<'_>, ring: Option<&RingCounts>, in_table: Volume) {
         let Self { part, words } = self;
         if let (Some(words), Some(ring)) = (&words.ring, ring) {
-            fill_ring(&mut part.book, words, ring, flows.seen.packets);
+            fill_ring(&mut part.book, words, ring, flows.read);
         }
         let Flows {
             decoder,
@@ -300,7 +398,7 @@ impl CaptureBook {
             outlet,
             ..
         } = flows;
-        part.volume(words.packets.incoming, flows.seen);
+        part.volume(words.packets.incoming, flows.seen + flows.taken_below());
         part.volume(words.packets.outgoing, flows.formed.volume);
         part.volume(words.packets.held, in_table);
         for (why, refused) in decoder.refused().iter() {
@@ -367,5 +465,35 @@ impl ExportBook {
     }
 }
 
+/// The part of the tables below user space.
+struct BelowBook {
+    part: Part,
+    words: BelowWords,
+}
+
+impl BelowBook {
+    fn show(&mut self, tables: &[Below], is_end: bool) {
+        let Self { part, words } = self;
+        for (words, table) in words.tables.iter().zip(tables) {
+            let seen = table.look(is_end);
+            part.book.set(words.frames.incoming.items, seen.frames);
+            part.book.set(words.frames.outgoing.items, seen.told());
+            let counted = offload::volume(seen.counts.of(Term::Counted));
+            part.volume(words.offload.incoming, counted);
+            part.volume(words.offload.outgoing, seen.taken);
+            part.volume(words.offload.held, seen.held());
+            for (counter, term) in words.terms.iter().zip(Term::ALL) {
+                part.book.set(*counter, seen.counts.of(term).frames);
+            }
+            part.book.set(words.flows, seen.lent);
+            part.book.set(words.refused, seen.refused);
+            part.book.set(words.deferred, seen.counts.exports_deferred);
+        }
+        part.commit();
+    }
+}
+
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::DATAGRAM;

@@ -33,6 +33,30 @@ impl From<EvictionChoice> for Eviction {
     }
 }
 
+choices! {
+    /// What counts the packets of heavy flows in place of the flow table.
+    pub enum OffloadChoice {
+        /// Nothing: all packets come to user space.
+        Off = "off",
+        /// A table in front of the decoder, in this process.
+        Software = "software",
+        /// A program of the kernel on the interface (XDP), which drops what it counts: for taps and mirror ports. Needs CAP_NET_ADMIN and CAP_BPF.
+        Xdp = "xdp",
+    }
+}
+
+choices! {
+    /// Which flows are counted there.
+    pub enum PolicyChoice {
+        /// Those that have had a number of packets.
+        Packets = "packets",
+        /// Those that have had a number of packets, 1,000 each second or more.
+        Rate = "rate",
+        /// Those that have one of 1,000 of the packets that come to user space.
+        HeavyHitter = "heavy-hitter",
+    }
+}
+
 settings! {
     /// A flow probe: it reads packets, and writes a record of each flow.
     pub struct ProbeSettings in [probe] {
@@ -56,6 +80,18 @@ settings! {
         /// The run ends after so long, in s.
         #[flag = "duration"]
         duration_s: Option<u64> [1..=31_536_000] => "until the capture ends, Ctrl-C or SIGTERM",
+        /// What counts the packets of heavy flows in place of the flow table: off, software, or xdp, a program of the kernel that drops what it counts, for an interface at a tap or a mirror port.
+        #[flag = "offload"]
+        offload: OffloadChoice = OffloadChoice::Off,
+        /// Which flows are counted there, once no plugin wants their packets any more: packets, rate or heavy-hitter.
+        #[flag = "offload-policy"]
+        offload_policy: PolicyChoice = PolicyChoice::Packets,
+        /// Of the policies packets and rate: packets that a flow has had first.
+        #[flag = "offload-after"]
+        offload_after_packets: u64 [0..=1_000_000_000] = 30,
+        /// Flows that there is room for there, about 200 bytes each; others stay with the flow table.
+        #[flag = "offload-flows"]
+        offload_flows: u32 [1..=4_194_304] = 16_384,
         /// Records of each thread that captures that may wait for the exporters, and for each collector over TCP that is away while an interface is read. Those of an interface that find no room are lost, and counted.
         #[flag = "queue"]
         queue_flows: u32 [256..=16_777_216] = 262_144,
@@ -149,6 +185,24 @@ impl ConfigFile for ProbeFile {
                 return None;
             }
         };
+        if said.offload != OffloadChoice::Off && said.uniflow {
+            block.complain(
+                "uniflow",
+                "what is counted below user space has both directions",
+                "false, where offload is on",
+                "take uniflow or offload out",
+            );
+            return None;
+        }
+        if said.offload == OffloadChoice::Xdp && said.interface.is_none() {
+            block.complain(
+                "offload",
+                "a capture has no interface that a program could be put on",
+                "software, or an interface to read",
+                "write offload = \"software\", or interface in place of read",
+            );
+            return None;
+        }
         Some(Self(ProbePlan {
             read,
             out: Some(said.directory.clone()),

@@ -26,6 +26,30 @@ pub enum ProbeError {
     /// A setting of the engine.
     #[error(transparent)]
     Setting(#[from] forebay_flow::ConfigError),
+    /// Nothing counts below user space.
+    #[error(transparent)]
+    Offload(#[from] forebay_xdp::XdpError),
+    /// Frames that are counted in the kernel are lost for the host.
+    #[error(
+        "{interface} has the address {address}: the offload drops frames of heavy flows, this host's own among them; \
+         mirror the traffic to an interface without an address, or give --offload off"
+    )]
+    InUse {
+        /// The interface.
+        interface: String,
+        /// Its address.
+        address: std::net::IpAddr,
+    },
+    /// A capture has no interface that a program could be put on.
+    #[error(
+        "--offload xdp is for an interface; give --interface in place of --read, or --offload software"
+    )]
+    NothingBelow,
+    /// What is counted below has both directions.
+    #[error(
+        "--offload counts both directions of a flow; leave --uniflow out, or give --offload off"
+    )]
+    OneWay,
     /// An output cannot be begun.
     #[error(transparent)]
     Output(#[from] BeginError),

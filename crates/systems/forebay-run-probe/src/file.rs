@@ -34,6 +34,7 @@ pub(crate) fn run<'a>(
         let now_ns = clock::monotonic_ns();
         if now_ns >= look_ns {
             look_ns = now_ns + LOOK_NS;
+            flows.take_back_closed();
             flows.hand_over();
             book.show(&flows, None);
         }

@@ -7,11 +7,14 @@ use forebay_run::{Host, Stop, Urgency};
 
 use crate::error::ProbeError;
 use crate::export::{Amount, Row};
+use crate::offload::{self, Below};
 use crate::queue::{Outlet, Queue};
 use crate::run::ProbePlan;
 
 /// Packets that the table gets together: it waits for the memory of several flows at once.
 const BATCH_PACKETS: usize = 64;
+/// How often the flow table's time is moved by what it does not see, ns of the packets' time.
+const TICK_NS: u64 = 100_000_000;
 /// Times a table is asked for more that is due before packets are read again: with 4,096 flows each.
 const TICKS_MAX: usize = 64;
 
@@ -19,11 +22,19 @@ pub(crate) struct Flows<'a> {
     pub(crate) decoder: Decoder,
     pub(crate) table: Table,
     pub(crate) plugins: Plugins,
-    /// Packets that the input had.
+    /// Frames that the input had.
+    pub(crate) read: u64,
+    /// Packets that came to the decoder.
     pub(crate) seen: Volume,
     /// Records that the table gave.
     pub(crate) formed: Amount,
     pub(crate) outlet: Outlet<'a>,
+    below: Option<Below>,
+    lane: usize,
+    /// What is counted in front of the decoder moves the table's time so often, ns.
+    tick_ns: u64,
+    /// The latest of them, ns.
+    latest_ns: u64,
     batch: Batch,
     /// Nothing may hold the input back.
     is_live: bool,
@@ -37,17 +48,26 @@ impl<'a> Flows<'a> {
         plan: &ProbePlan,
         queue: &'a Queue,
         (lane, seed): (usize, u64),
+        below: Option<Below>,
         host: &Host,
     ) -> Result<Self, ProbeError> {
         let (decode, table) = plan.settings.engine(seed);
-        let table = Table::new(&table)?;
+        let mut table = Table::new(&table)?;
+        if let Some(below) = &below {
+            below.lend(&mut table, offload::policy(&plan.settings, seed), lane)?;
+        }
         Ok(Self {
             decoder: Decoder::new(&decode)?,
             plugins: plan.settings.make_plugins(table.places()),
             table,
+            read: 0,
             seen: Volume::default(),
             formed: Amount::default(),
             outlet: Outlet::new(queue, lane),
+            below,
+            lane,
+            tick_ns: 0,
+            latest_ns: 0,
             batch: Batch::new(BATCH_PACKETS),
             is_live: plan.settings.interface.is_some(),
             stop: host.stop.clone(),
@@ -63,6 +83,13 @@ impl<'a> Flows<'a> {
     /// Counts a frame, and its packet with others when there are enough.
     #[inline]
     pub(crate) fn take(&mut self, frame: &Frame<'_>) {
+        self.read += 1;
+        if let Some(below) = &self.below
+            && below.takes(frame)
+        {
+            self.counted_in_front(frame.time_ns);
+            return;
+        }
         self.seen.packets += 1;
         match self.decoder.handle_frame(frame) {
             Ok(packet) => {
@@ -76,6 +103,33 @@ impl<'a> Flows<'a> {
                 }
             }
             Err(refused) => self.seen.octets += u64::from(refused.octets),
+        }
+    }
+
+    /// A frame was counted in front of the decoder: the flow table does not see it, but time goes on.
+    fn counted_in_front(&mut self, time_ns: u64) {
+        if time_ns >= self.tick_ns {
+            self.tick_ns = time_ns.saturating_add(TICK_NS);
+            self.settle();
+            self.tick(time_ns);
+        }
+        self.latest_ns = self.latest_ns.max(time_ns);
+    }
+
+    /// What was counted below and came back to this table, by the one that took it there.
+    pub(crate) fn taken_below(&self) -> Volume {
+        let below = self.below.as_ref();
+        below.map_or(Volume::default(), |below| below.taken(self.lane))
+    }
+
+    /// Takes back the flows that are closed below, as one may be whose last packet was lost on its way up.
+    pub(crate) fn take_back_closed(&mut self) {
+        let Some(below) = &self.below else {
+            return;
+        };
+        below.keep_time();
+        for flow in below.closed(self.lane) {
+            self.table.take_back(&flow);
         }
     }
 
@@ -114,6 +168,8 @@ impl<'a> Flows<'a> {
     /// Ends all flows, hands over all records, and closes the lane.
     pub(crate) fn end_all(&mut self) {
         self.settle();
+        // By the time of all packets, those among them that did not come to the table.
+        self.tick(self.latest_ns);
         // Nothing comes any more that could be held back.
         self.is_live = false;
         self.with_table(|table, _, plugins, mut ended| {

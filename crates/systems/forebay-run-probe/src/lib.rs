@@ -5,6 +5,8 @@
 //! capture ─▶ decoder ─▶ table ─▶ records ─┴▶ queue ─▶ exporters
 //! ```
 //!
+//! Flows that are heavy may be counted below user space, by a table in the kernel, and what was counted comes back to the table that they are of (`offload`).
+//!
 //! A thread reads a capture, or each of several a ring of an interface, and counts its packets; its decoder refuses some by name, its table has those of flows that go on, and the
 //! others are in records. These wait in a bounded queue for one thread that hands them to each exporter, which counts what it has written.
 
@@ -19,6 +21,7 @@ mod file;
 mod flows;
 pub mod hops;
 mod live;
+mod offload;
 mod plugins;
 mod queue;
 mod run;
@@ -29,4 +32,4 @@ pub use error::ProbeError;
 pub use export::Export;
 pub use plugins::PluginChoice;
 pub use run::ProbePlan;
-pub use summary::{ExportSummary, ProbeRecord, ProbeSummary};
+pub use summary::{ExportSummary, OffloadSummary, ProbeRecord, ProbeSummary};

@@ -188,6 +188,7 @@ impl<'a> Live<'a> {
     }
 
     fn look(&mut self) -> Result<(), SysError> {
+        self.flows.take_back_closed();
         self.flows.hand_over();
         // What is held is read first: a packet that comes in between is not counted as one too many.
         self.ring.held = self.port.held();

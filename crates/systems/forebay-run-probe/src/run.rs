@@ -22,6 +22,7 @@ use crate::file;
 use crate::flows::Flows;
 use crate::hops::PROBE;
 use crate::live::{self, Live, RingCounts};
+use crate::offload::{self, Below};
 use crate::queue::Queue;
 use crate::source::Capture;
 use crate::summary::{Captured, ProbeSummary};
@@ -79,12 +80,14 @@ impl System for ProbePlan {
 /// Works until the input ends or `host` says so.
 fn run(plan: &ProbePlan, host: &Host) -> Result<Record<ProbeSummary>, ProbeError> {
     let stop = &host.stop;
+    offload::check(&plan.settings)?;
     // A collector is there before standard input has anything.
     let mut exporters = Exporters::begin(plan, host)?;
     let input = Input::open(plan, stop)?;
     let declared = Declared {
         is_live: plan.settings.interface.is_some(),
         lanes: input.lanes(),
+        offload: plan.settings.offload,
         exporters: exporters.all.len(),
     };
     exporters
@@ -93,9 +96,13 @@ fn run(plan: &ProbePlan, host: &Host) -> Result<Record<ProbeSummary>, ProbeError
     let queue = Queue::new(declared.lanes, plan.settings.queue_flows as usize);
     // A seed that nobody outside of this process knows, and the same for all tables.
     let seed = RandomState::new().hash_one(());
-    let flows = (0..declared.lanes).map(|lane| Flows::new(plan, &queue, (lane, seed), host));
+    let below = Below::open(&plan.settings, declared.lanes, &host.leak)?;
+    let flows = (0..declared.lanes).map(|lane| {
+        let below = below.get(lane).or(below.first());
+        Flows::new(plan, &queue, (lane, seed), below.cloned(), host)
+    });
     let flows = flows.collect::<Result<Vec<_>, _>>()?;
-    let (books, captures, export) =
+    let (mut books, captures, export) =
         Books::open(plan.out.as_deref(), declared, &mut |text| host.warn(text))?;
     if let Some(duration_s) = plan.settings.duration_s {
         stop.end_after(Duration::from_secs(duration_s));
@@ -110,10 +117,11 @@ fn run(plan: &ProbePlan, host: &Host) -> Result<Record<ProbeSummary>, ProbeError
         let end = |_: &ProbeError| stop.order(Urgency::Now);
         let exporting = exporting.map_err(not_started).inspect_err(end)?;
         let begun = begun.inspect_err(end)?;
-        watch(&notes, &books, host);
+        watch(&notes, &mut books, &below, host);
         let ended: Vec<_> = begun.into_iter().map(joined).collect();
         Ok::<_, ProbeError>((ended, joined(exporting)))
     })?;
+    books.show_below(&below, true);
     let captured: Vec<_> = ended
         .iter()
         .map(|(_, flows, ring)| Captured {
@@ -126,7 +134,7 @@ fn run(plan: &ProbePlan, host: &Host) -> Result<Record<ProbeSummary>, ProbeError
     let has_packets = declared.is_live || captured.iter().any(|one| one.flows.seen.packets > 0);
     let end = how_it_ended((broken, has_packets), failed, stop);
     let record = books.close(end, |envelope| {
-        ProbeSummary::of(&captured, exports, envelope)
+        ProbeSummary::of(&captured, &below, exports, envelope)
     })?;
     Ok(record)
 }
@@ -175,8 +183,9 @@ fn not_started(error: std::io::Error) -> ProbeError {
 }
 
 /// Shows that the run lives, until no thread has anything to say any more.
-fn watch(notes: &mpsc::Receiver<String>, books: &Books, host: &Host) {
+fn watch(notes: &mpsc::Receiver<String>, books: &mut Books, below: &[Below], host: &Host) {
     let mut told = String::new();
+    let mut trouble = None;
     loop {
         match notes.recv_timeout(SHOW) {
             // Each thread says the same of the interface that they share.
@@ -189,6 +198,12 @@ fn watch(notes: &mpsc::Receiver<String>, books: &Books, host: &Host) {
             Err(RecvTimeoutError::Disconnected) => return,
         }
         books.heartbeat();
+        books.show_below(below, false);
+        let found = below.iter().find_map(Below::trouble);
+        if found != trouble {
+            found.iter().for_each(|text| host.warn(text));
+            trouble = found;
+        }
     }
 }
 

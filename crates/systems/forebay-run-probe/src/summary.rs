@@ -1,12 +1,14 @@
 //! What a probe's run came to.
 
 use forebay_run::record::{Envelope, Record};
+use forebay_xdp::Term;
 use serde::Serialize;
 
 use crate::books::exporter_name;
 use crate::export::Exporter;
 use crate::flows::Flows;
 use crate::live::RingCounts;
+use crate::offload::{Below, Seen};
 
 /// The record of a probe.
 pub type ProbeRecord = Record<ProbeSummary>;
@@ -24,8 +26,12 @@ pub struct ProbeSummary {
     pub packets_exported: u64,
     /// Octets in them.
     pub octets_exported: u64,
-    /// Packets that were counted below user space: 0, as nothing counts there yet.
+    /// Packets among them that were counted below user space, and came back.
     pub packets_offloaded: u64,
+    /// Their octets.
+    pub octets_offloaded: u64,
+    /// What counted them, and what happened to flows that it was lent.
+    pub offload: Option<OffloadSummary>,
     /// What the books leave over, in packets and octets: `residual_items` and `residual_bytes`.
     pub residual_packets: u64,
     /// Octets that the books leave over.
@@ -46,6 +52,36 @@ pub struct ProbeSummary {
     pub plugins_no_room: u64,
     /// Each exporter.
     pub exports: Vec<ExportSummary>,
+}
+
+/// What was counted below user space.
+#[derive(Clone, Debug, Serialize)]
+pub struct OffloadSummary {
+    /// What it was, and where frames met it.
+    pub kind: &'static str,
+    /// Frames that came to it.
+    pub frames: u64,
+    /// Those of them that it counted.
+    pub frames_counted: u64,
+    /// Flows that were lent.
+    pub flows_lent: u64,
+    /// Flows that it had no room for.
+    pub flows_not_lent: u64,
+}
+
+impl OffloadSummary {
+    fn of(tables: &[Below]) -> Option<Self> {
+        let first = tables.first()?;
+        let seen: Vec<_> = tables.iter().map(|table| table.look(false)).collect();
+        let sum = |count: fn(&Seen) -> u64| seen.iter().map(count).sum();
+        Some(Self {
+            kind: first.kind(),
+            frames: sum(|seen| seen.frames),
+            frames_counted: sum(|seen| seen.counts.of(Term::Counted).frames),
+            flows_lent: sum(|seen| seen.lent),
+            flows_not_lent: sum(|seen| seen.refused),
+        })
+    }
 }
 
 /// What an exporter has done.
@@ -96,20 +132,23 @@ pub(crate) struct Captured<'a> {
 impl ProbeSummary {
     pub(crate) fn of(
         captured: &[Captured<'_>],
+        below: &[Below],
         exports: Vec<ExportSummary>,
         envelope: &Envelope,
     ) -> Self {
         let least = exports.iter().min_by_key(|export| export.flows);
         let of_least = |count: fn(&ExportSummary) -> u64| least.map_or(0, count);
         let sum = |count: fn(&Captured<'_>) -> u64| captured.iter().map(count).sum::<u64>();
-        let packets_in = sum(|one| one.flows.seen.packets);
+        let packets_in = sum(|one| one.flows.seen.packets + one.flows.taken_below().packets);
         Self {
             packets_in,
-            octets_in: sum(|one| one.flows.seen.octets),
+            octets_in: sum(|one| one.flows.seen.octets + one.flows.taken_below().octets),
             flows_exported: of_least(|export| export.flows),
             packets_exported: of_least(|export| export.packets),
             octets_exported: of_least(|export| export.octets),
-            packets_offloaded: 0,
+            packets_offloaded: sum(|one| one.flows.table.offloaded().packets),
+            octets_offloaded: sum(|one| one.flows.table.offloaded().octets),
+            offload: OffloadSummary::of(below),
             residual_packets: envelope.books.residual_items,
             residual_octets: envelope.books.residual_bytes,
             packet_rate_hz: packets_in as f64 / envelope.duration_s.max(1e-9),

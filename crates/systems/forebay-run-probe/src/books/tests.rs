@@ -12,11 +12,13 @@ use crate::run::ProbePlan;
 const LIVE: Declared = Declared {
     is_live: true,
     lanes: 2,
+    offload: OffloadChoice::Xdp,
     exporters: 2,
 };
 const FILE: Declared = Declared {
     is_live: false,
     lanes: 1,
+    offload: OffloadChoice::Software,
     exporters: 1,
 };
 
@@ -27,7 +29,7 @@ fn the_page_of_accounts_has_this_ledger() {
 }
 
 /// 10.0.0.1:50000 → 10.0.0.2:50001, "hi".
-const DATAGRAM: [u8; 30] = [
+pub(crate) const DATAGRAM: [u8; 30] = [
     0x45, 0, 0, 30, 0, 7, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0xc3, 0x50, 0xc3, 0x51,
     0, 10, 0, 0, b'h', b'i',
 ];
@@ -91,7 +93,7 @@ fn each_count_of_a_capture_is_in_its_own_term() {
     let host = Host::new(Stop::of_library().unwrap(), Leak::off(), ());
     let (plan, queue) = (plan(256), Queue::new(2, 1));
     let (books, mut captures, _) = Books::open(None, LIVE, &mut |_| {}).unwrap();
-    let mut flows = Flows::new(&plan, &queue, (1, 7), &host).unwrap();
+    let mut flows = Flows::new(&plan, &queue, (1, 7), None, &host).unwrap();
     take_packets(&mut flows);
     flows.formed = Amount {
         flows: 9,
@@ -194,7 +196,7 @@ fn each_count_of_the_exporters_is_in_its_own_term() {
         })
         .into();
     let queue = Queue::new(2, 9);
-    let mut flows = Flows::new(&plan, &queue, (1, 7), &host).unwrap();
+    let mut flows = Flows::new(&plan, &queue, (1, 7), None, &host).unwrap();
     flows.outlet.push(row());
     flows.hand_over();
     assert!(matches!(
@@ -220,5 +222,39 @@ fn each_count_of_the_exporters_is_in_its_own_term() {
         let lost = [ExportDrop::QueueFull, ExportDrop::NotWritten]
             .map(|why| shown.tally(account.lost(why)).0);
         assert_eq!(lost, [10 * written, 20 * written]);
+    }
+}
+
+#[test]
+fn each_count_below_is_in_its_own_term() {
+    let (mut books, ..) = Books::open(None, FILE, &mut |_| {}).unwrap();
+    let (tables, mut take) = crate::offload::tests::counted_twice();
+    for (is_taken, is_end) in [(false, false), (false, true), (true, false), (true, true)] {
+        if is_taken && !is_end {
+            take();
+        }
+        books.show_below(&tables, is_end);
+        let shown = books.ledger.reader().unwrap().snapshot().unwrap();
+        let words = &books.below.as_ref().unwrap().words.tables[0];
+        let (frames, offload) = (&words.frames, &words.offload);
+        let tallies = [frames.incoming, frames.outgoing].map(|tally| shown.tally(tally));
+        assert_eq!(tallies, [(4, 0), (4, 0)]);
+        assert_eq!(shown.tally(offload.incoming), (2, 60));
+        let (taken, held) = (shown.tally(offload.outgoing), shown.tally(offload.held));
+        let right = [(0, 0), (2, 60)];
+        assert_eq!(
+            [taken, held],
+            if is_taken {
+                [right[1], right[0]]
+            } else {
+                right
+            }
+        );
+        let counts = [words.flows, words.refused, words.deferred];
+        assert_eq!(counts.map(|counter| shown.value(counter)), [1, 1, 0]);
+        let terms = words.terms.map(|counter| shown.value(counter));
+        assert_eq!(terms.iter().sum::<u64>(), 8);
+        // Seen, counted, of a flow that is not in the table, and watched.
+        assert_eq!([terms[0], terms[1], terms[3], terms[5]], [4, 2, 1, 1]);
     }
 }

@@ -1,0 +1,288 @@
+//! Flows that are counted below user space: their records against those of a probe that reads all packets itself, and against what was sent.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod rig;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+
+use forebay_testing::wire::{self, carries, lay, sh};
+use rig::{Ended, Run, forebay, signal, start, wait_for};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Octets of the headers of a datagram.
+const HEADERS: u64 = 28;
+
+fn captured(folder: &Path, profile: &str) -> PathBuf {
+    let pcap = folder.join(format!("{profile}.pcap"));
+    let mut command = forebay();
+    command.args(["emulate", "traffic", "--profile", profile]);
+    command.args(["--packets", "40k", "--snap", "128", "--format", "json"]);
+    start(command.arg("--pcap").arg(&pcap)).end().json_of(0);
+    pcap
+}
+
+/// The records of a capture in an order of their own, and what the run came to.
+fn records(pcap: &Path, args: &[&str]) -> (Vec<String>, Value) {
+    let jsonl = pcap.with_extension("jsonl");
+    let mut command = forebay();
+    command.arg("probe").arg("--read").arg(pcap);
+    command.arg("--export").arg(&jsonl).args(args);
+    let json = start(command.args(["--format", "json"])).end().json_of(0);
+    let text = fs::read_to_string(&jsonl).unwrap();
+    fs::remove_file(&jsonl).unwrap();
+    let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+    lines.sort();
+    (lines, json)
+}
+
+/// A probe's numbers that the offload must not change.
+fn volumes(json: &Value) -> [&Value; 6] {
+    [
+        "packets_in",
+        "octets_in",
+        "packets_exported",
+        "octets_exported",
+        "residual_packets",
+        "residual_octets",
+    ]
+    .map(|key| &json[key])
+}
+
+#[test]
+fn records_of_every_profile_are_the_same_with_the_offload_on() {
+    let folder = TempDir::new().unwrap();
+    let listed = start(forebay().args(["emulate", "traffic", "--list", "--format", "json"]));
+    let listed = listed.end().json_of(0);
+    let names: Vec<_> = listed["profiles"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names.len(), 7, "{listed}");
+    for (n, name) in names.into_iter().enumerate() {
+        let pcap = captured(folder.path(), name);
+        let plugins = ["--plugins", "basic,pstats,tls,dns,http,quic"];
+        let common = if n % 2 == 0 { &plugins[..] } else { &[] };
+        let (alone, off) = records(&pcap, common);
+        assert_eq!(off["packets_offloaded"], 0);
+        for policy in ["packets", "rate", "heavy-hitter"] {
+            let offload = ["--offload", "software", "--offload-policy", policy];
+            let (lending, on) = records(&pcap, &[&offload, common].concat());
+            assert_eq!(volumes(&on), volumes(&off), "{name} {policy}");
+            assert!(lending == alone, "{name} {policy}: {on}");
+            let offloaded = on["packets_offloaded"].as_u64().unwrap();
+            assert_eq!(on["offload"]["frames_counted"], offloaded, "{on}");
+            assert!(policy != "packets" || offloaded > 4_000, "{name}: {on}");
+        }
+        fs::remove_file(&pcap).unwrap();
+    }
+}
+
+#[test]
+fn a_table_without_room_leaves_flows_where_they_are() {
+    let folder = TempDir::new().unwrap();
+    let pcap = captured(folder.path(), "nix-like-morning");
+    let (alone, off) = records(&pcap, &[]);
+    let small = [
+        "--offload",
+        "software",
+        "--offload-after",
+        "1",
+        "--offload-flows",
+        "20",
+    ];
+    let (lending, on) = records(&pcap, &small);
+    assert!(on["offload"]["flows_not_lent"].as_u64() > Some(0), "{on}");
+    assert_eq!(volumes(&on), volumes(&off));
+    assert!(lending == alone, "{on}");
+}
+
+#[test]
+fn what_vanishes_on_its_way_from_below_is_found() {
+    let folder = TempDir::new().unwrap();
+    let pcap = captured(folder.path(), "geant-like-morning");
+    for hop in ["below", "offload"] {
+        let out = folder.path().join(hop);
+        let mut command = forebay();
+        command
+            .arg("probe")
+            .arg("--read")
+            .arg(&pcap)
+            .arg("--out")
+            .arg(&out);
+        command.args(["--offload", "software", "--format", "json"]);
+        let json = start(command.env("FOREBAY_LEAK", format!("{hop}:2")))
+            .end()
+            .json_of(1);
+        assert!(json["residual_items"].as_u64() >= Some(2), "{hop}: {json}");
+        let verdict = rig::audit_json(&out);
+        let accounts = verdict["balance"]["accounts"].as_array().unwrap().iter();
+        let open = accounts.filter(|line| line["residual"]["items"] != 0);
+        let places: Vec<_> = open.map(|line| &line["place"]).collect();
+        assert_eq!(places, [hop], "{verdict}");
+    }
+}
+
+#[test]
+fn what_no_offload_can_do_is_named() {
+    for (args, wrong) in [
+        (
+            &["--read", "-", "--offload", "xdp"][..],
+            "--offload software",
+        ),
+        (
+            &["--read", "-", "--offload", "software", "--uniflow", "on"],
+            "leave --uniflow out",
+        ),
+        (
+            &["--interface", "lo", "--offload", "xdp"],
+            "lo has the address 127.0.0.1",
+        ),
+        (&["--read", "-", "--offload", "xpd"], "xdp"),
+    ] {
+        let ended = start(forebay().arg("probe").args(args)).end();
+        assert_eq!(ended.code(), Some(2), "{args:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains(wrong), "{args:?}: {}", ended.stderr);
+    }
+}
+
+/// Whether this process is in a namespace of its own, with a wire whose far end has no address.
+fn is_inside(test: &str) -> bool {
+    let is_inside = wire::is_inside(test);
+    if is_inside {
+        lay();
+        sh("ip link set lo up; ip address add 10.0.0.1/24 dev near");
+        sh("ip neighbour add 10.0.0.2 lladdr 02:00:00:00:00:02 dev near");
+        carries();
+    }
+    is_inside
+}
+
+/// A probe with the program of the kernel at `far`; none where there is no program.
+fn with_program(out: &Path, leak: &str) -> Option<Run> {
+    let mut command = forebay();
+    command.args([
+        "probe",
+        "--interface",
+        "far",
+        "--queues",
+        "2",
+        "--format",
+        "json",
+    ]);
+    command.args([
+        "--offload",
+        "xdp",
+        "--offload-after",
+        "5",
+        "--idle-timeout",
+        "5s",
+    ]);
+    command.arg("--export").arg(out.with_extension("jsonl"));
+    if !leak.is_empty() {
+        command.env("FOREBAY_LEAK", leak);
+    }
+    let mut run = start(command.arg("--out").arg(out));
+    let begun = wait_for("the ledger or an end", || {
+        if out.join("ledger").exists() {
+            return Some(true);
+        }
+        run.is_over().then_some(false)
+    });
+    if begun {
+        return Some(run);
+    }
+    let Ended { stderr, .. } = run.end();
+    assert!(stderr.contains("Install clang"), "{stderr}");
+    forebay_testing::skip!("this build has no program for the kernel: {stderr}");
+    None
+}
+
+/// Sends on all sockets until so many packets were counted below; packets and octets of each by its port.
+fn send_until_counted(out: &Path, packets: u64) -> BTreeMap<u64, [u64; 2]> {
+    let sockets: Vec<_> = (0..20)
+        .map(|_| UdpSocket::bind("10.0.0.1:0").unwrap())
+        .collect();
+    let mut sent: BTreeMap<u64, [u64; 2]> = BTreeMap::new();
+    wait_for("packets that are counted below", || {
+        for round in 0..50 {
+            for socket in &sockets {
+                let payload = vec![7; 1 + round * 37 % 1_400];
+                socket.send_to(&payload, "10.0.0.2:5000").unwrap();
+                let port = socket.local_addr().unwrap().port();
+                let sum = sent.entry(port.into()).or_default();
+                *sum = [sum[0] + 1, sum[1] + HEADERS + payload.len() as u64];
+            }
+        }
+        (rig::account_items(&rig::audit_json(out), ("offload", "packets"), "incoming") >= packets)
+            .then_some(())
+    });
+    sent
+}
+
+#[test]
+fn the_kernel_counts_and_every_packet_is_in_its_record() {
+    if !is_inside("the_kernel_counts_and_every_packet_is_in_its_record") {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let out = folder.path().join("out");
+    let Some(run) = with_program(&out, "") else {
+        return;
+    };
+    let sent = send_until_counted(&out, 10_000);
+    assert!(signal("TERM", run.pid()));
+    let json = run.end().json_of(0);
+    let mut found: BTreeMap<u64, [u64; 2]> = BTreeMap::new();
+    for line in fs::read_to_string(out.with_extension("jsonl"))
+        .unwrap()
+        .lines()
+    {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let number = |key: &str| line[key].as_u64().unwrap();
+        let sum = found.entry(number("src_port")).or_default();
+        *sum = [sum[0] + number("packets"), sum[1] + number("octets")];
+        assert!(
+            line["start_ns"].as_u64() < line["end_ns"].as_u64(),
+            "{line}"
+        );
+    }
+    assert_eq!(found, sent);
+    let offload = &json["offload"];
+    assert!(
+        offload["kind"].as_str().unwrap().starts_with("xdp"),
+        "{json}"
+    );
+    assert!(json["packets_offloaded"].as_u64() >= Some(10_000), "{json}");
+    assert_eq!(
+        json["packets_offloaded"], offload["frames_counted"],
+        "{json}"
+    );
+    assert_eq!(offload["flows_lent"], 20, "{json}");
+    rig::assert_closed(&json, &out);
+}
+
+#[test]
+fn what_the_kernel_counted_and_nobody_got_is_found() {
+    if !is_inside("what_the_kernel_counted_and_nobody_got_is_found") {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let out = folder.path().join("out");
+    let Some(run) = with_program(&out, "offload:1") else {
+        return;
+    };
+    send_until_counted(&out, 2_000);
+    assert!(signal("TERM", run.pid()));
+    let json = run.end().json_of(1);
+    assert!(json["residual_items"].as_u64() > Some(0), "{json}");
+}
