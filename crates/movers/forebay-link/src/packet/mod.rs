@@ -1,4 +1,4 @@
-//! Packets of a live interface, from rings that the kernel fills.
+//! Packets of a live interface, from rings that the kernel fills; and frames onto one.
 //!
 //! ```text
 //! interface ─▶ kernel: share by flow ─▶ ring of port 0 ─▶ blocks ─▶ frames
@@ -11,10 +11,14 @@
 //!
 //! Packets are what the kernel hands to such sockets: with GRO or LRO switched on at the interface, several that came on the wire may be one here. Both
 //! directions of an interface are seen; of loopback the one that comes in alone, as all of its packets are in both.
+//!
+//! A [`SendPort`] sends frames, and says of each whether the kernel took it.
 
 mod block;
 mod port;
+mod send;
 
 pub use block::{Frame, Frames, RingError};
 pub use forebay_sys::packet::{InterfaceState, RingSize};
 pub use port::{Event, KernelCounts, PacketError, PacketPort, PortBlock, PortOptions};
+pub use send::{BATCH_FRAMES_MAX, FrameBatch, Refusal, SendPort, SentFrames, Stopped};

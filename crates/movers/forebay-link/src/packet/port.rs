@@ -53,6 +53,16 @@ pub enum PacketError {
         /// What it is.
         kind: u16,
     },
+    /// Frames cannot be sent on such an interface.
+    #[error(
+        "{interface} is of kind {kind} (ARPHRD_*); frames are sent on Ethernet and loopback (1, 772)"
+    )]
+    NotEthernet {
+        /// Its name.
+        interface: String,
+        /// What it is.
+        kind: u16,
+    },
 }
 
 /// What ended a wait.

@@ -49,6 +49,21 @@ impl Interface {
         })
     }
 
+    /// The longest packet that it takes now, in bytes without the link header (SIOCGIFMTU); `socket` is any one of its network namespace.
+    ///
+    /// # Errors
+    /// The interface is there no more.
+    pub fn mtu_bytes(&self, socket: impl AsFd) -> Result<u32, SysError> {
+        let socket = socket.as_fd();
+        let name = index_to_name(socket, self.index).map_err(std::io::Error::from);
+        let answer = name.and_then(|name| ask(socket, &name, libc::SIOCGIFMTU));
+        let answer =
+            answer.map_err(|error| SysError::new("ioctl(SIOCGIFMTU)", &*self.name, error))?;
+        // SAFETY: this is the field of the union that SIOCGIFMTU writes.
+        let mtu = unsafe { answer.ifr_ifru.ifru_mtu };
+        Ok(u32::try_from(mtu).unwrap_or(0))
+    }
+
     /// How it is now; `socket` is any one of its network namespace. What cannot be found out counts as gone.
     pub fn state(&self, socket: impl AsFd) -> InterfaceState {
         let socket = socket.as_fd();
@@ -65,6 +80,14 @@ impl Interface {
 
 /// The flags of an interface (netdevice(7)).
 fn flags(socket: BorrowedFd<'_>, name: &str) -> std::io::Result<i32> {
+    let answer = ask(socket, name, libc::SIOCGIFFLAGS)?;
+    // SAFETY: this is the field of the union that SIOCGIFFLAGS writes.
+    let flags = unsafe { answer.ifr_ifru.ifru_flags };
+    Ok(i32::from(flags))
+}
+
+/// Asks for a value of an interface by its name.
+fn ask(socket: BorrowedFd<'_>, name: &str, what: libc::Ioctl) -> std::io::Result<libc::ifreq> {
     // SAFETY: `ifreq` is plain memory, of which all zeroes are a valid value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     // The last byte stays 0.
@@ -72,12 +95,10 @@ fn flags(socket: BorrowedFd<'_>, name: &str) -> std::io::Result<i32> {
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes().take(room)) {
         *to = from as libc::c_char;
     }
-    // SAFETY: the kernel reads the name and writes the flags of `request`, which lives through the call.
-    let answer = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS, &raw mut request) };
+    // SAFETY: the kernel reads the name and writes the value to `request`, which lives through the call.
+    let answer = unsafe { libc::ioctl(socket.as_raw_fd(), what, &raw mut request) };
     if answer != 0 {
         return Err(std::io::Error::last_os_error());
     }
-    // SAFETY: this is the field of the union that SIOCGIFFLAGS writes.
-    let flags = unsafe { request.ifr_ifru.ifru_flags };
-    Ok(i32::from(flags))
+    Ok(request)
 }

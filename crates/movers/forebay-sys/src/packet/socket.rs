@@ -45,7 +45,7 @@ impl PacketSocket {
     /// # Errors
     /// The interface is not there or down, the process may not (`CAP_NET_RAW`), the size is none, or memory runs out.
     pub fn open(interface: &str, size: RingSize) -> Result<Self, SysError> {
-        let fd = open_socket(interface)?;
+        let fd = open_socket(interface, "reading")?;
         let found = Interface::find(fd.as_fd(), interface)?;
         let option = |name: &'static str, number, value| {
             set_int(fd.as_fd(), libc::SOL_PACKET, number, value)
@@ -70,7 +70,7 @@ impl PacketSocket {
         limit(fd.as_fd(), 0)
             .map_err(|error| SysError::new("setsockopt(SO_ATTACH_FILTER)", interface, error))?;
         is_up(fd.as_fd(), &found)?;
-        let hardware_type = bind(fd.as_fd(), found.index)
+        let hardware_type = bind(fd.as_fd(), found.index, libc::ETH_P_ALL as u16)
             .map_err(|error| SysError::new("bind", interface, error))?;
         Ok(Self {
             ring,
@@ -222,8 +222,8 @@ impl AsFd for PacketSocket {
     }
 }
 
-/// Opened without a protocol, it gets no packet before it is bound.
-fn open_socket(interface: &str) -> Result<OwnedFd, SysError> {
+/// Opened without a protocol, it gets no packet before it is bound; `doing` is what the capability is told to be for.
+pub(super) fn open_socket(interface: &str, doing: &str) -> Result<OwnedFd, SysError> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: no memory is handed over.
     let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
@@ -234,9 +234,9 @@ fn open_socket(interface: &str) -> Result<OwnedFd, SysError> {
             std::io::Error::last_os_error(),
         );
         return Err(match error.kind() {
-            std::io::ErrorKind::PermissionDenied => error.with_remedy(
-                "reading packets of an interface needs the capability CAP_NET_RAW: be root, or `setcap cap_net_raw+ep` the program",
-            ),
+            std::io::ErrorKind::PermissionDenied => error.with_remedy(format!(
+                "{doing} packets of an interface needs the capability CAP_NET_RAW: be root, or `setcap cap_net_raw+ep` the program",
+            )),
             _ => error,
         });
     }
@@ -258,12 +258,12 @@ fn set_ring(fd: BorrowedFd<'_>, size: RingSize) -> Result<(), SysError> {
     })
 }
 
-/// Binds the socket, and tells the kind of the interface.
-fn bind(fd: BorrowedFd<'_>, index: u32) -> std::io::Result<u16> {
+/// Binds the socket to packets of a protocol, or with 0 to none, and tells the kind of the interface.
+pub(super) fn bind(fd: BorrowedFd<'_>, index: u32, protocol: u16) -> std::io::Result<u16> {
     // SAFETY: `sockaddr_ll` is plain memory, of which all zeroes are a valid value.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
-    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    address.sll_protocol = protocol.to_be();
     address.sll_ifindex = index.cast_signed();
     let mut bytes = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     // SAFETY: the kernel reads `bytes` bytes of `address`, which is that large.
@@ -280,8 +280,8 @@ fn bind(fd: BorrowedFd<'_>, index: u32) -> std::io::Result<u16> {
     Ok(address.sll_hatype)
 }
 
-/// An interface that is down is told at once: what begins now would wait for packets that do not come.
-fn is_up(fd: BorrowedFd<'_>, interface: &Interface) -> Result<(), SysError> {
+/// An interface that is down is told at once: what begins now would wait for packets that do not come, or send none.
+pub(super) fn is_up(fd: BorrowedFd<'_>, interface: &Interface) -> Result<(), SysError> {
     if interface.state(fd) == InterfaceState::Up {
         return Ok(());
     }

@@ -1,0 +1,191 @@
+//! Frames onto a live interface, at one end of a virtual wire in a network namespace that ends with its test. What comes is counted by the port at the other
+//! end, and by the kernel's counters of both interfaces.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+use std::os::fd::AsFd;
+
+use forebay_link::packet::{
+    BATCH_FRAMES_MAX, Event, FrameBatch, PacketPort, PortOptions, Refusal, RingSize, SendPort,
+    SentFrames, Stopped,
+};
+use forebay_sys::clock::monotonic_ns;
+use forebay_sys::eventfd::EventFd;
+use forebay_sys::netlink::links;
+use forebay_testing::wire::{carries, is_inside, lay, sh};
+
+const SECOND_NS: u64 = 1_000_000_000;
+const OPTIONS: PortOptions = PortOptions {
+    queues: 1,
+    ring: RingSize {
+        block_bytes: 1 << 16,
+        blocks: 64,
+        block_timeout_ms: 5,
+    },
+    snap_bytes: u32::MAX,
+    promiscuous: true,
+};
+
+/// Both ends of a wire.
+fn ends() -> (SendPort, PacketPort) {
+    lay();
+    carries();
+    let far = PacketPort::open("far", &OPTIONS).unwrap().remove(0);
+    (SendPort::open("near").unwrap(), far)
+}
+
+/// A frame of a local experimental EtherType (IEEE 802), with its number behind the header.
+fn frame(number: u32, bytes: usize) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5];
+    frame.extend(number.to_be_bytes());
+    frame.resize(bytes, number as u8);
+    frame
+}
+
+fn push(batch: &mut FrameBatch, frame: &[u8]) {
+    batch.room().unwrap()[..frame.len()].copy_from_slice(frame);
+    batch.push(frame.len());
+}
+
+/// Reads until so many frames have come, and then until it is quiet.
+fn read(port: &mut PacketPort, frames: usize) -> Vec<Vec<u8>> {
+    let nothing = EventFd::create().unwrap();
+    let until_ns = monotonic_ns() + 20 * SECOND_NS;
+    let mut came = Vec::new();
+    loop {
+        let look_ns = monotonic_ns() + SECOND_NS / 20;
+        while port.wait(nothing.as_fd(), look_ns).unwrap() == Event::Block {
+            let mut block = port.take().unwrap();
+            came.extend(block.frames().map(|frame| frame.unwrap().bytes.to_vec()));
+        }
+        if came.len() >= frames {
+            return came;
+        }
+        assert!(monotonic_ns() < until_ns, "{} of {frames} came", came.len());
+    }
+}
+
+fn counter(interface: &str, name: &str) -> u64 {
+    let links = links().unwrap();
+    let link = links.iter().find(|link| link.name == interface).unwrap();
+    link.counters[name]
+}
+
+#[test]
+fn what_the_kernel_took_is_what_both_interfaces_count_and_what_comes() {
+    if !is_inside("what_the_kernel_took_is_what_both_interfaces_count_and_what_comes") {
+        return;
+    }
+    let (mut near, mut far) = ends();
+    assert_eq!(near.mtu_bytes().unwrap(), 1_500);
+    let (mut batch, mut sent, mut bytes) = (FrameBatch::new(1_514), Vec::new(), 0);
+    for round in 0..40 {
+        batch.remove_before(BATCH_FRAMES_MAX);
+        for number in 0..BATCH_FRAMES_MAX as u32 {
+            let frame = frame(round * 64 + number, 60 + (number as usize * 23) % 1_455);
+            push(&mut batch, &frame);
+            bytes += frame.len() as u64;
+            sent.push(frame);
+        }
+        // From the middle on, and then nothing behind the last one.
+        let all = SentFrames {
+            frames: BATCH_FRAMES_MAX - 10,
+            stopped: None,
+        };
+        let mut first = FrameBatch::new(1_514);
+        (0..10).for_each(|at| push(&mut first, batch.frame(at)));
+        assert_eq!(near.send(&first, 0).frames, 10);
+        assert_eq!(near.send(&batch, 10), all);
+        assert_eq!(near.send(&batch, BATCH_FRAMES_MAX).frames, 0);
+    }
+    assert_eq!(read(&mut far, sent.len()), sent);
+    let frames = sent.len() as u64;
+    assert_eq!(counter("near", "tx_packets"), frames);
+    assert_eq!(counter("near", "tx_bytes"), bytes);
+    assert_eq!(counter("far", "rx_packets"), frames);
+}
+
+#[test]
+fn a_frame_that_is_refused_is_told_once_and_costs_no_other_one() {
+    if !is_inside("a_frame_that_is_refused_is_told_once_and_costs_no_other_one") {
+        return;
+    }
+    let (mut near, mut far) = ends();
+    let mut batch = FrameBatch::new(9_000);
+    // Those that are too long are the first, one in the middle, two in a row, and the last.
+    let is_long = |number| matches!(number, 0 | 4 | 7 | 8 | 11);
+    for number in 0..12 {
+        let bytes = if is_long(number) { 1_519 } else { 1_514 };
+        push(&mut batch, &frame(number, bytes));
+    }
+    let (mut from, mut refused, mut taken) = (0, Vec::new(), 0);
+    while from < batch.frames() {
+        let sent = near.send(&batch, from);
+        from += sent.frames;
+        taken += sent.frames;
+        if let Some(stopped) = sent.stopped {
+            assert_eq!(stopped, Stopped::Refused(Refusal::TooLong));
+            refused.push(from as u32);
+            from += 1;
+        }
+    }
+    assert_eq!((refused, taken), (vec![0, 4, 7, 8, 11], 7));
+    let came = read(&mut far, 7);
+    let wanted = (0..12).filter(|&number| !is_long(number));
+    assert_eq!(came, wanted.map(|n| frame(n, 1_514)).collect::<Vec<_>>());
+    assert_eq!(counter("near", "tx_packets"), 7);
+}
+
+#[test]
+fn an_interface_without_carrier_down_or_gone_refuses_by_name() {
+    if !is_inside("an_interface_without_carrier_down_or_gone_refuses_by_name") {
+        return;
+    }
+    let (mut near, mut far) = ends();
+    let mut batch = FrameBatch::new(100);
+    (0..2).for_each(|number| push(&mut batch, &frame(number, 100)));
+    let refused = |refusal| SentFrames {
+        frames: 0,
+        stopped: Some(Stopped::Refused(refusal)),
+    };
+    sh("ip link set far down");
+    assert_eq!(near.send(&batch, 0), refused(Refusal::Device));
+    sh("ip link set near down");
+    assert_eq!(near.send(&batch, 0), refused(Refusal::Down));
+    assert_eq!(near.send(&batch, 1), refused(Refusal::Down));
+    let error = SendPort::open("near").unwrap_err().to_string();
+    assert!(error.contains("ip link set near up"), "{error}");
+    // It is up again: no refusal is left behind.
+    sh("ip link set near up; ip link set far up");
+    carries();
+    let nothing = EventFd::create().unwrap();
+    far.wait(nothing.as_fd(), 0).unwrap();
+    assert_eq!(near.send(&batch, 0).frames, 2);
+    assert_eq!(read(&mut far, 2).len(), 2);
+    sh("ip link delete near");
+    assert_eq!(near.send(&batch, 0), refused(Refusal::Gone));
+    assert!(near.mtu_bytes().is_err());
+    let error = SendPort::open("near").unwrap_err().to_string();
+    assert!(error.contains("ip link"), "{error}");
+}
+
+#[test]
+fn a_port_that_sends_takes_no_packet() {
+    if !is_inside("a_port_that_sends_takes_no_packet") {
+        return;
+    }
+    let (mut near, _far) = ends();
+    let mut back = SendPort::open("far").unwrap();
+    let mut batch = FrameBatch::new(100);
+    (0..64).for_each(|number| push(&mut batch, &frame(number, 100)));
+    assert_eq!(back.send(&batch, 0).frames, 64);
+    assert_eq!(counter("near", "rx_packets"), 64);
+    let nothing = EventFd::create().unwrap();
+    let woken = near.wait_room(nothing.as_fd(), monotonic_ns() + SECOND_NS);
+    // It has room, and nothing to read: that would be told first.
+    assert_eq!(woken.unwrap(), forebay_sys::wait::Woken::Ready { index: 0 });
+    assert_eq!(near.send(&batch, 0).frames, 64);
+}
