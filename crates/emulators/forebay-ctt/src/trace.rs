@@ -41,6 +41,7 @@ impl Trace {
                 Edition::Small => Sizes::Small,
             },
             timing: profile.timing,
+            ..Config::default()
         };
         let mut traffic = Traffic::new(profile.rows(packets, seed).map(Ok), &config);
         let mut trace = Self::default();

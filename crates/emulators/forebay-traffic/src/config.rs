@@ -12,6 +12,8 @@ pub struct Config {
     pub sizes: Sizes,
     /// When the packets of a flow are sent. Default: uniform.
     pub timing: Timing,
+    /// Larger packets are made this large, in octets of IP, as where a network takes no larger ones; headers are never cut. Default: none is.
+    pub ip_bytes_max: u32,
 }
 
 /// Where the sizes of packets come from.
@@ -50,6 +52,7 @@ impl Default for Config {
             seed: 1,
             sizes: Sizes::Profile,
             timing: Timing::Uniform,
+            ip_bytes_max: IP_BYTES_MAX,
         }
     }
 }

@@ -30,6 +30,7 @@ pub(crate) struct Flow {
     row: u64,
     key: FlowKey,
     header_bytes: u32,
+    ip_bytes_max: u32,
     /// Of all its random numbers.
     random_key: u64,
     drawn: u64,
@@ -75,6 +76,7 @@ impl Flow {
                 destination_port: row.destination_port,
             },
             header_bytes: least,
+            ip_bytes_max: config.ip_bytes_max.max(least),
             random_key,
             drawn: 0,
             due_ns: row.start_ms * NS_PER_MS,
@@ -135,10 +137,11 @@ impl Flow {
         let is_tcp = self.key.protocol == TCP;
         let is_first = side.sent.packets == 0;
         let is_last = side.left.packets == 1;
-        let bytes = match is_tcp && is_first && !is_last {
+        let drawn = match is_tcp && is_first && !is_last {
             true => side.left.smallest(),
             false => side.left.draw(random),
         };
+        let bytes = drawn.min(self.ip_bytes_max);
         let payload = bytes - self.header_bytes;
         let tcp_flags = match is_tcp {
             true => tcp_flags(is_first, is_last, other.sent.packets > 0, payload > 0),
@@ -147,6 +150,7 @@ impl Flow {
         let packet = Packet {
             is_forward: direction == Direction::Forward,
             bytes,
+            cut_bytes: drawn - bytes,
             number: self.number,
             sequence: side.sequence,
             acknowledgement: if tcp_flags & ACK == 0 {

@@ -69,6 +69,8 @@ pub(crate) struct Packet {
     pub(crate) is_forward: bool,
     /// Bytes of IP.
     pub(crate) bytes: u32,
+    /// So many more it would have, were there no limit.
+    pub(crate) cut_bytes: u32,
     /// Its number in the flow, from 0.
     pub(crate) number: u16,
     pub(crate) sequence: u32,
@@ -296,6 +298,7 @@ mod tests {
         let packet = Packet {
             is_forward: true,
             bytes: 31,
+            cut_bytes: 0,
             number: 0,
             sequence: 0,
             acknowledgement: 0,

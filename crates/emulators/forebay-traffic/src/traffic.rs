@@ -10,7 +10,7 @@ use crate::error::ProfileError;
 use crate::flow::Flow;
 use crate::frame::{self, Payloads};
 use crate::profile::Row;
-use crate::truth::{Direction, FlowTruth, Totals};
+use crate::truth::{Direction, FlowKey, FlowTruth, Totals};
 
 /// One packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,10 @@ pub struct Packet {
     pub wire_bytes: usize,
     /// Bytes of it that were written: less where the buffer is shorter.
     pub captured_bytes: usize,
+    /// The flags of its segment, where it is of TCP.
+    pub tcp_flags: u8,
+    /// Its flow has no further one.
+    pub is_last: bool,
 }
 
 /// The packets of a profile's flows, in order of time: of those at one instant the lower row first.
@@ -40,6 +44,8 @@ pub struct Traffic<R: Iterator<Item = Result<Row, ProfileError>>> {
     flows: Vec<Option<Flow>>,
     free: Vec<usize>,
     ended: Option<FlowTruth>,
+    /// The place of the flow whose packet was polled last.
+    last: usize,
     totals: Totals,
 }
 
@@ -54,6 +60,7 @@ impl<R: Iterator<Item = Result<Row, ProfileError>>> Traffic<R> {
             flows: Vec::new(),
             free: Vec::new(),
             ended: None,
+            last: 0,
             totals: Totals::default(),
         }
     }
@@ -79,7 +86,8 @@ impl<R: Iterator<Item = Result<Row, ProfileError>>> Traffic<R> {
         let (direction, packet) = flow.next_packet();
         let (wire_bytes, captured_bytes) = frame::write(flow.key(), &packet, &self.payloads, frame);
         flow.sent(direction, &packet);
-        if flow.left() > 0 {
+        let is_last = flow.left() == 0;
+        if !is_last {
             due.0.0 = flow.due_ns();
         } else {
             PeekMut::pop(due);
@@ -87,7 +95,10 @@ impl<R: Iterator<Item = Result<Row, ProfileError>>> Traffic<R> {
             self.free.push(place);
             self.totals.flows += 1;
         }
+        self.last = place;
         self.totals.packets += 1;
+        self.totals.shortened_packets += u64::from(packet.cut_bytes > 0);
+        self.totals.shortened_octets += u64::from(packet.cut_bytes);
         self.totals.octets += u64::from(packet.bytes);
         self.totals.wire_bytes += wire_bytes as u64;
         Ok(Some(Packet {
@@ -97,6 +108,8 @@ impl<R: Iterator<Item = Result<Row, ProfileError>>> Traffic<R> {
             ip_bytes: packet.bytes,
             wire_bytes,
             captured_bytes,
+            tcp_flags: packet.tcp_flags,
+            is_last,
         }))
     }
 
@@ -104,6 +117,13 @@ impl<R: Iterator<Item = Result<Row, ProfileError>>> Traffic<R> {
     #[must_use]
     pub const fn ended(&self) -> Option<&FlowTruth> {
         self.ended.as_ref()
+    }
+
+    /// What the flow is known by whose packet was polled last; nothing before the first one.
+    #[must_use]
+    pub fn key(&self) -> Option<&FlowKey> {
+        let alive = || self.flows.get(self.last)?.as_ref().map(Flow::key);
+        self.ended.as_ref().map(|truth| &truth.key).or_else(alive)
     }
 
     /// The truth so far of each flow that has packets left, of those that have sent any.

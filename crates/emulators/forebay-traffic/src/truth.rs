@@ -42,7 +42,9 @@ pub struct SideTruth {
 }
 
 impl SideTruth {
-    pub(crate) fn count(&mut self, at_ns: u64, octets: u32, tcp_flags: u8) {
+    /// Counts a packet at this instant, in ns, with its octets of IP.
+    #[inline]
+    pub fn count(&mut self, at_ns: u64, octets: u32, tcp_flags: u8) {
         if self.packets == 0 {
             self.first_ns = at_ns;
         }
@@ -81,6 +83,10 @@ pub struct Totals {
     pub adjusted_flows: u64,
     /// Packets.
     pub packets: u64,
+    /// Packets that were made smaller than they should be ([`crate::Config::ip_bytes_max`]).
+    pub shortened_packets: u64,
+    /// Octets of IP that these lack.
+    pub shortened_octets: u64,
     /// Octets of IP.
     pub octets: u64,
     /// Bytes of the frames, whole.

@@ -242,6 +242,71 @@ fn small_packets_keep_their_number() {
 }
 
 #[test]
+fn packets_above_a_limit_are_made_that_large_and_counted() {
+    let rows = rows(PROFILE);
+    let whole = send(&rows, &Config::default(), FRAME_BYTES_MAX);
+    for ip_bytes_max in [0, 114, 576, 1_500, 9_020] {
+        let config = Config {
+            ip_bytes_max,
+            ..Config::default()
+        };
+        let sent = send(&rows, &config, FRAME_BYTES_MAX);
+        let (mut shortened, mut lacking, mut octets) = (0, 0, 0);
+        for (at, (packet, before)) in sent.packets.iter().zip(&whole.packets).enumerate() {
+            // Headers are whole: what is read of the frame is a packet, with the check sums of what is in it.
+            let read = decode(&sent.frames[at]);
+            assert_eq!(read.ip_bytes, packet.ip_bytes);
+            assert_eq!(read.tcp_flags, packet.tcp_flags);
+            let is_in_limit = packet.ip_bytes <= ip_bytes_max.max(60);
+            assert!(is_in_limit && packet.ip_bytes <= before.ip_bytes);
+            assert_eq!(
+                (packet.at_ns, packet.row, packet.direction, packet.is_last),
+                (before.at_ns, before.row, before.direction, before.is_last)
+            );
+            if packet.ip_bytes < before.ip_bytes {
+                assert!(packet.ip_bytes >= ip_bytes_max);
+                shortened += 1;
+            }
+            lacking += u64::from(before.ip_bytes - packet.ip_bytes);
+            octets += u64::from(packet.ip_bytes);
+        }
+        let totals = sent.totals;
+        assert_eq!(
+            (totals.shortened_packets, totals.shortened_octets),
+            (shortened, lacking)
+        );
+        assert_eq!(
+            (totals.packets, totals.octets),
+            (whole.totals.packets, octets)
+        );
+        assert_eq!(shortened > 0, ip_bytes_max < 1_500, "{ip_bytes_max}");
+        let of_truths = sent.truths.iter();
+        let told: u64 = of_truths
+            .map(|truth| truth.forward.octets + truth.reverse.octets)
+            .sum();
+        assert_eq!(told, octets);
+    }
+}
+
+#[test]
+fn the_flow_of_each_packet_is_known_when_it_is_made() {
+    let rows = rows(PROFILE);
+    let mut traffic = Traffic::new(rows.iter().copied().map(Ok), &Config::default());
+    assert_eq!(traffic.key(), None);
+    let (mut keys, mut last) = (HashMap::new(), 0);
+    let mut frame = vec![0; FRAME_BYTES_MAX];
+    while let Some(packet) = traffic.poll_packet(&mut frame).unwrap() {
+        let key = *traffic.key().unwrap();
+        assert_eq!(*keys.entry(packet.row).or_insert(key), key);
+        let ended = traffic.ended().map(|truth| (truth.row, truth.key));
+        let is_last = packet.is_last.then_some((packet.row, key));
+        assert_eq!(ended, is_last);
+        last += u64::from(packet.is_last);
+    }
+    assert_eq!(last, traffic.totals().flows);
+}
+
+#[test]
 fn what_cannot_be_sent_is_counted() {
     let header = PROFILE.lines().next().unwrap();
     // Too few octets for their headers, more than the largest packets have, none at all, octets without packets.
