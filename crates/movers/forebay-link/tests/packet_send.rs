@@ -97,9 +97,9 @@ fn what_the_kernel_took_is_what_both_interfaces_count_and_what_comes() {
         };
         let mut first = FrameBatch::new(1_514);
         (0..10).for_each(|at| push(&mut first, batch.frame(at)));
-        assert_eq!(near.send(&first, 0).frames, 10);
-        assert_eq!(near.send(&batch, 10), all);
-        assert_eq!(near.send(&batch, BATCH_FRAMES_MAX).frames, 0);
+        assert_eq!(near.send(&first, 0..64).frames, 10);
+        assert_eq!(near.send(&batch, 10..64), all);
+        assert_eq!(near.send(&batch, 64..90).frames, 0);
     }
     assert_eq!(read(&mut far, sent.len()), sent);
     let frames = sent.len() as u64;
@@ -123,7 +123,7 @@ fn a_frame_that_is_refused_is_told_once_and_costs_no_other_one() {
     }
     let (mut from, mut refused, mut taken) = (0, Vec::new(), 0);
     while from < batch.frames() {
-        let sent = near.send(&batch, from);
+        let sent = near.send(&batch, from..64);
         from += sent.frames;
         taken += sent.frames;
         if let Some(stopped) = sent.stopped {
@@ -152,10 +152,10 @@ fn an_interface_without_carrier_down_or_gone_refuses_by_name() {
         stopped: Some(Stopped::Refused(refusal)),
     };
     sh("ip link set far down");
-    assert_eq!(near.send(&batch, 0), refused(Refusal::Device));
+    assert_eq!(near.send(&batch, 0..64), refused(Refusal::Device));
     sh("ip link set near down");
-    assert_eq!(near.send(&batch, 0), refused(Refusal::Down));
-    assert_eq!(near.send(&batch, 1), refused(Refusal::Down));
+    assert_eq!(near.send(&batch, 0..64), refused(Refusal::Down));
+    assert_eq!(near.send(&batch, 1..2), refused(Refusal::Down));
     let error = SendPort::open("near").unwrap_err().to_string();
     assert!(error.contains("ip link set near up"), "{error}");
     // It is up again: no refusal is left behind.
@@ -163,10 +163,10 @@ fn an_interface_without_carrier_down_or_gone_refuses_by_name() {
     carries();
     let nothing = EventFd::create().unwrap();
     far.wait(nothing.as_fd(), 0).unwrap();
-    assert_eq!(near.send(&batch, 0).frames, 2);
+    assert_eq!(near.send(&batch, 0..64).frames, 2);
     assert_eq!(read(&mut far, 2).len(), 2);
     sh("ip link delete near");
-    assert_eq!(near.send(&batch, 0), refused(Refusal::Gone));
+    assert_eq!(near.send(&batch, 0..64), refused(Refusal::Gone));
     assert!(near.mtu_bytes().is_err());
     let error = SendPort::open("near").unwrap_err().to_string();
     assert!(error.contains("ip link"), "{error}");
@@ -181,11 +181,11 @@ fn a_port_that_sends_takes_no_packet() {
     let mut back = SendPort::open("far").unwrap();
     let mut batch = FrameBatch::new(100);
     (0..64).for_each(|number| push(&mut batch, &frame(number, 100)));
-    assert_eq!(back.send(&batch, 0).frames, 64);
+    assert_eq!(back.send(&batch, 0..64).frames, 64);
     assert_eq!(counter("near", "rx_packets"), 64);
     let nothing = EventFd::create().unwrap();
     let woken = near.wait_room(nothing.as_fd(), monotonic_ns() + SECOND_NS);
     // It has room, and nothing to read: that would be told first.
     assert_eq!(woken.unwrap(), forebay_sys::wait::Woken::Ready { index: 0 });
-    assert_eq!(near.send(&batch, 0).frames, 64);
+    assert_eq!(near.send(&batch, 0..64).frames, 64);
 }

@@ -1,5 +1,6 @@
 //! Frames of this process onto a live interface.
 
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use forebay_sys::SysError;
@@ -139,12 +140,13 @@ impl SendPort {
         self.socket.interface().mtu_bytes(&self.socket)
     }
 
-    /// Sends the frames of a batch from one of them on, in order, without waiting, until all are sent or one is not taken.
+    /// Sends these frames of a batch, in order, without waiting, until all are sent or one is not taken.
     #[inline]
-    pub fn send(&mut self, batch: &FrameBatch, from: usize) -> SentFrames {
+    pub fn send(&mut self, batch: &FrameBatch, which: Range<usize>) -> SentFrames {
         let mut outgoing = [Outgoing::connected(&[]); BATCH_FRAMES_MAX];
         let mut frames = 0;
-        for (to, at) in outgoing.iter_mut().zip(from..batch.frames()) {
+        let there = which.start..which.end.min(batch.frames());
+        for (to, at) in outgoing.iter_mut().zip(there) {
             to.payload = batch.frame(at);
             frames += 1;
         }
