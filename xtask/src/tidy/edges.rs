@@ -148,6 +148,7 @@ const BELOW_RUN_TRAFFIC: &[&str] = &[
     "forebay-run",
     "forebay-wire",
     "forebay-ledger",
+    "forebay-link",
     "forebay-sys",
     "forebay-traffic",
 ];

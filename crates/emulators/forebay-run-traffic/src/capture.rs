@@ -2,13 +2,13 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use forebay_run::whole_file::WholeFile;
 use forebay_traffic::{FRAME_BYTES_MAX, Packet};
 use forebay_wire::pcap::{file_header, packet_header};
 
-use crate::{TrafficError, TrafficPlan, writing};
+use crate::{TrafficError, writing};
 
 /// What is written at once, in bytes.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -37,12 +37,12 @@ pub(crate) struct Capture {
 }
 
 impl Capture {
-    pub(crate) fn create(plan: &TrafficPlan) -> Result<Self, TrafficError> {
-        let path = plan.capture.clone();
+    pub(crate) fn create(path: &Path, snap_bytes: Option<u32>) -> Result<Self, TrafficError> {
+        let path = path.to_path_buf();
         let file = WholeFile::create(&path, "--pcap")?;
         let to = file.handle().map_err(writing(&path))?;
         let mut buffer = Vec::with_capacity(BUFFER_BYTES + FRAME_BYTES_MAX);
-        let snap = plan.snap_bytes.unwrap_or(FRAME_BYTES_MAX as u32);
+        let snap = snap_bytes.unwrap_or(FRAME_BYTES_MAX as u32);
         buffer.extend(file_header(ETHERNET, snap));
         Ok(Self {
             file,

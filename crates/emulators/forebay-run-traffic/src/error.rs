@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use forebay_link::packet::PacketError;
 use forebay_run::error::RunError;
 use forebay_run::whole_file::BeginError;
 use forebay_traffic::ProfileError;
@@ -56,6 +57,25 @@ pub enum TrafficError {
         path: PathBuf,
         /// What the system says.
         source: io::Error,
+    },
+    /// Frames cannot be sent on the interface.
+    #[error(transparent)]
+    Interface(#[from] PacketError),
+    /// The interface was removed.
+    #[error("the interface {interface} is there no more")]
+    Gone {
+        /// Its name.
+        interface: String,
+    },
+    /// Frames that are asked for have no room for the headers of all packets.
+    #[error(
+        "--snap {snap_bytes}: on an interface packets are whole, and have {least} bytes at least; give it as much"
+    )]
+    Headers {
+        /// What was asked for.
+        snap_bytes: u32,
+        /// The longest headers.
+        least: u32,
     },
     /// Books, the system.
     #[error(transparent)]

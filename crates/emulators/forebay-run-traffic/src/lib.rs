@@ -1,51 +1,66 @@
-//! Emulated traffic: the packets of a profile's flows into a capture, with books, and a truth per flow beside it.
+//! Emulated traffic: the packets of a profile's flows into a capture or onto an interface, with books, and a truth per flow beside it.
 
 #![forbid(unsafe_code)]
 
 mod books;
 mod capture;
 mod error;
+mod live;
+mod pace;
+mod recorded;
+mod sent;
 mod source;
 mod truth;
+mod wire;
 
 use std::io;
 use std::path::PathBuf;
 
-use forebay_ledger::{Condition, Leak, Reason};
-use forebay_run::record::Record;
+use forebay_ledger::{Condition, Reason};
+use forebay_run::record::{Envelope, Record};
 use forebay_run::run_dir::RunEnd;
 use forebay_run::{Host, Stop, System};
-use forebay_sys::clock;
-use forebay_traffic::{Config, FRAME_BYTES_MAX, Sizes, Traffic};
+use forebay_traffic::{Config, Sizes, Totals, Traffic};
 use serde::Serialize;
 
-use books::Books;
-use capture::Capture;
+use capture::Amount;
 pub use error::TrafficError;
 pub use forebay_traffic::{NAMED, NamedProfile, WINDOW_PACKETS};
+pub use pace::Pace;
 use source::Rows;
 pub use source::{Source, WrittenProfile, write_profile};
-use truth::Truth;
 
 /// Places at which tests make packets vanish.
 pub const HOPS: &[&str] = &["packets"];
 /// When the profile's clock begins, in s since 1970: the first of January 2026.
 pub const START_S: u32 = 1_767_225_600;
-/// Packets after which the clock and the order to end are looked at.
-const LOOK_PACKETS: u32 = 1_024;
 /// Books are shown so often, in ns.
 const SHOW_NS: u64 = 100_000_000;
+
+/// Where packets go.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// Into a capture.
+    Capture(PathBuf),
+    /// Onto an interface.
+    Interface {
+        /// Its name.
+        name: String,
+        /// How fast.
+        pace: Pace,
+    },
+}
 
 /// What is to be made.
 #[derive(Clone, Debug)]
 pub struct TrafficPlan {
     /// The profile: a biflow a row.
     pub profile: Source,
-    /// The capture that its packets go into.
-    pub capture: PathBuf,
+    /// Where its packets go.
+    pub to: Target,
     /// Where the truth of each flow goes.
     pub truth: Option<PathBuf>,
-    /// Longer frames are cut to this, in bytes; none: they are whole.
+    /// Longer frames are cut to this, in bytes; none: they are whole. On an interface packets are made that small.
     pub snap_bytes: Option<u32>,
     /// All random numbers follow from it.
     pub seed: u64,
@@ -53,7 +68,7 @@ pub struct TrafficPlan {
     pub small_packets: bool,
     /// Whether packets of a flow come in trains; none: as the profile has it.
     pub trains: Option<bool>,
-    /// When the profile's clock begins, in s since 1970.
+    /// When the profile's clock begins in a capture, in s since 1970.
     pub start_s: u32,
     /// Where ledger and record lie; none: nowhere.
     pub out: Option<PathBuf>,
@@ -62,11 +77,11 @@ pub struct TrafficPlan {
 /// What was made.
 #[derive(Clone, Debug, Serialize)]
 pub struct TrafficSummary {
-    /// Packets in the capture.
+    /// Packets in the capture, or that the interface took.
     pub packets: u64,
     /// Octets of IP in them, whole.
     pub octets: u64,
-    /// Bytes of their frames on the wire.
+    /// Bytes of the frames of all packets that were made, on the wire.
     pub wire_bytes: u64,
     /// Flows that ended.
     pub flows: u64,
@@ -76,10 +91,32 @@ pub struct TrafficSummary {
     pub empty_rows: u64,
     /// Most flows at a time.
     pub alive_max: u64,
-    /// Packets that were made in a second.
+    /// Packets in a second.
     pub packet_rate_hz: f64,
     /// Packets in a second of the process' CPU time.
     pub packets_per_cpu_second: f64,
+    /// Of an interface.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interface: Option<InterfaceSummary>,
+}
+
+/// What there is to say of packets onto an interface.
+#[derive(Clone, Debug, Serialize)]
+pub struct InterfaceSummary {
+    /// Its name.
+    pub name: String,
+    /// The longest packet that it took when it was opened, in bytes.
+    pub mtu_bytes: u32,
+    /// Packets that were made smaller, as the interface takes no larger ones or that was asked for.
+    pub shortened_packets: u64,
+    /// Octets of IP that these lack.
+    pub shortened_octets: u64,
+    /// Packets in a second that were asked for; none: there were fewer than two.
+    pub packet_rate_asked_hz: Option<f64>,
+    /// By how much the schedule slipped, as packets were not sent in time, in s.
+    pub slipped_s: f64,
+    /// More than a hundredth of the time was lost to that: this program or its host did not reach the rate that was asked for.
+    pub was_limit: bool,
 }
 
 /// Makes all packets of a profile, or as many as until it shall end.
@@ -89,12 +126,15 @@ impl System for TrafficPlan {
     type Error = TrafficError;
 
     fn run(self, host: &Host) -> Result<Record<TrafficSummary>, TrafficError> {
-        make(&self, host)
+        match &self.to {
+            Target::Capture(path) => recorded::make(&self, path, host),
+            Target::Interface { name, pace } => live::send(&self, name, *pace, host),
+        }
     }
 }
 
-fn make(plan: &TrafficPlan, host: &Host) -> Result<Record<TrafficSummary>, TrafficError> {
-    let rows = plan.profile.rows(plan.seed)?;
+/// What all packets of a plan follow from, where larger ones than so many octets of IP are made that large.
+fn engine(plan: &TrafficPlan, ip_bytes_max: u32) -> Result<Traffic<Rows>, TrafficError> {
     let sizes = if plan.small_packets {
         Sizes::Small
     } else {
@@ -104,106 +144,40 @@ fn make(plan: &TrafficPlan, host: &Host) -> Result<Record<TrafficSummary>, Traff
         seed: plan.seed,
         sizes,
         timing: plan.profile.timing(plan.trains),
+        ip_bytes_max,
     };
-    let mut books = Books::open(plan.out.as_deref(), &mut |text| host.warn(text))?;
-    let mut work = Work {
-        traffic: Traffic::new(rows, &config),
-        frame: vec![
-            0;
-            plan.snap_bytes
-                .map_or(FRAME_BYTES_MAX, |snap| snap as usize)
-        ],
-        capture: Capture::create(plan)?,
-        truth: plan.truth.as_deref().map(Truth::create).transpose()?,
-        start_ns: u64::from(plan.start_s) * 1_000_000_000,
-        leak: host.leak.clone(),
-    };
-    let done = work.all(&host.stop, &mut books);
-    work.end(done, &host.stop, books)
+    Ok(Traffic::new(plan.profile.rows(plan.seed)?, &config))
 }
 
-struct Work {
-    traffic: Traffic<Rows>,
-    frame: Vec<u8>,
-    capture: Capture,
-    truth: Option<Truth>,
-    start_ns: u64,
-    leak: Leak,
-}
-
-impl Work {
-    /// Makes packets until there are no more, or it shall end.
-    fn all(&mut self, stop: &Stop, books: &mut Books) -> Result<(), TrafficError> {
-        let mut shown_ns = clock::monotonic_ns();
-        loop {
-            for _ in 0..LOOK_PACKETS {
-                let Some(packet) = self.traffic.poll_packet(&mut self.frame)? else {
-                    return Ok(());
-                };
-                if !self.leak.take("packets") {
-                    let frame = &self.frame[..packet.captured_bytes];
-                    let at_ns = self.start_ns + packet.at_ns;
-                    self.capture.take(at_ns, &packet, frame)?;
-                }
-                if let (Some(truth), Some(flow)) = (&mut self.truth, self.traffic.ended()) {
-                    truth.take(flow, self.start_ns)?;
-                }
-            }
-            if stop.is_asked() {
-                return Ok(());
-            }
-            let now_ns = clock::monotonic_ns();
-            if now_ns >= shown_ns + SHOW_NS {
-                shown_ns = now_ns;
-                books.show(self.traffic.totals(), &self.capture);
-            }
-        }
+/// How it ended.
+fn run_end(stop: &Stop, done: Result<(), TrafficError>) -> RunEnd {
+    let mut end = RunEnd::in_order(stop.reason().unwrap_or(Reason::InputEnded));
+    if let Err(error) = done {
+        end.condition = Condition::Interrupted;
+        end.reason = match error {
+            TrafficError::Profile(_) | TrafficError::Late { .. } => Reason::InputEnded,
+            _ => Reason::WriteFailed,
+        };
+        end.failed = Some(error.to_string());
     }
+    end
+}
 
-    fn end(
-        mut self,
-        done: Result<(), TrafficError>,
-        stop: &Stop,
-        mut books: Books,
-    ) -> Result<Record<TrafficSummary>, TrafficError> {
-        let written = self.capture.write();
-        // Of an end in between: what was sent until then.
-        let cut = self.truth.as_mut().map_or(Ok(()), |truth| {
-            let mut alive = self.traffic.alive();
-            alive.try_for_each(|flow| truth.take(&flow, self.start_ns))
-        });
-        books.show(self.traffic.totals(), &self.capture);
-        let totals = self.traffic.totals();
-        let capture = self.capture.written;
-        let done = done.and(written).and(cut).and_then(|()| {
-            self.capture.finish()?;
-            self.truth.map_or(Ok(()), Truth::finish)
-        });
-        let mut end = RunEnd::in_order(stop.reason().unwrap_or(Reason::InputEnded));
-        if let Err(error) = done {
-            end.condition = Condition::Interrupted;
-            end.reason = match error {
-                TrafficError::Profile(_) | TrafficError::Late { .. } => Reason::InputEnded,
-                _ => Reason::WriteFailed,
-            };
-            end.failed = Some(error.to_string());
-        }
-        let record = books.close(end, |envelope| {
-            let cpu_s: f64 = envelope.cpu_s.values().sum();
-            let a_second = |seconds: f64| capture.packets as f64 / seconds.max(1e-9);
-            TrafficSummary {
-                packets: capture.packets,
-                octets: capture.octets,
-                wire_bytes: totals.wire_bytes,
-                flows: totals.flows,
-                adjusted_flows: totals.adjusted_flows,
-                empty_rows: totals.empty_rows,
-                alive_max: totals.alive_max as u64,
-                packet_rate_hz: a_second(envelope.duration_s),
-                packets_per_cpu_second: a_second(cpu_s),
-            }
-        })?;
-        Ok(record)
+/// What there is to say of packets that are in the capture or were sent, in so many seconds.
+fn summary(totals: &Totals, done: Amount, seconds: f64, envelope: &Envelope) -> TrafficSummary {
+    let cpu_s: f64 = envelope.cpu_s.values().sum();
+    let a_second = |seconds: f64| done.packets as f64 / seconds.max(1e-9);
+    TrafficSummary {
+        packets: done.packets,
+        octets: done.octets,
+        wire_bytes: totals.wire_bytes,
+        flows: totals.flows,
+        adjusted_flows: totals.adjusted_flows,
+        empty_rows: totals.empty_rows,
+        alive_max: totals.alive_max as u64,
+        packet_rate_hz: a_second(seconds),
+        packets_per_cpu_second: a_second(cpu_s),
+        interface: None,
     }
 }
 

@@ -7,8 +7,8 @@ use anyhow::{Context as _, Result};
 use forebay_report::text::{bytes, si};
 use forebay_run::record::Record;
 use forebay_run_traffic::{
-    NAMED, NamedProfile, START_S, Source, TrafficPlan, TrafficSummary, WINDOW_PACKETS,
-    write_profile,
+    InterfaceSummary, NAMED, NamedProfile, Pace, START_S, Source, Target, TrafficPlan,
+    TrafficSummary, WINDOW_PACKETS, write_profile,
 };
 
 use crate::output::{Format, parse_bytes, print_line};
@@ -27,7 +27,7 @@ const PACKETS_MAX: u64 = 1_000_000_000_000;
 /// from a few numbers and the seed, have the aggregates that are published of real networks, and are no measurement: --list tells each.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  forebay emulate traffic --profile morning.csv --pcap morning.pcap --truth morning-truth.csv --snap 128\n  forebay emulate traffic --profile geant-like-morning --packets 10M --pcap morning.pcap\n  forebay emulate traffic --profile nix-like-night --write-profile night.csv\n\nExit codes: 0 the books close, 1 they do not, 2 it could not be done: the error names line, column and value of a profile."
+    after_help = "Examples:\n  forebay emulate traffic --profile morning.csv --pcap morning.pcap --truth morning-truth.csv --snap 128\n  forebay emulate traffic --profile geant-like-morning --packets 10M --pcap morning.pcap\n  forebay emulate traffic --profile nix-like-night --write-profile night.csv\n  forebay emulate traffic --profile geant-like-morning --interface veth0 --rate 50k --truth sent.csv\n\nExit codes: 0 the books close, 1 they do not, 2 it could not be done: the error names line, column and value of a profile."
 )]
 pub(super) struct TrafficArgs {
     /// The profile: one of the names, or a file.
@@ -40,15 +40,24 @@ pub(super) struct TrafficArgs {
     #[arg(long, value_name = "N", value_parser = packets)]
     packets: Option<u64>,
     /// The capture that packets go into, in pcap's form with times in ns. It is not written over.
-    #[arg(long, value_name = "FILE.pcap", required_unless_present_any = ["list", "write_profile"])]
+    #[arg(long, value_name = "FILE.pcap", required_unless_present_any = ["list", "write_profile", "interface"])]
     pcap: Option<PathBuf>,
+    /// The interface that packets are sent on, in the time of the profile if nothing else is said; needs CAP_NET_RAW. Packets above its MTU are made as large as it takes, and counted.
+    #[arg(long, value_name = "IF", conflicts_with_all = ["list", "pcap", "write_profile", "start"])]
+    interface: Option<String>,
+    /// So many packets a second on the interface, as 50k or 1.5M: evenly, whatever times the profile has.
+    #[arg(long, value_name = "PACKETS/s", requires = "interface", value_parser = rate)]
+    rate: Option<f64>,
+    /// The time of the profile on the interface, so much faster: 0.01 is a hundredth of its rate.
+    #[arg(long, value_name = "FACTOR", requires = "interface", conflicts_with = "rate", value_parser = speed)]
+    speed: Option<f64>,
     /// Writes the rows of the profile instead, in FlowTest's form. That has no place for trains: of a written profile --timing uniform makes the same packets again, and trains have a gap of their own.
     #[arg(long, value_name = "FILE.csv", conflicts_with_all = ["pcap", "truth", "out"])]
     write_profile: Option<PathBuf>,
     /// A table of what each flow sent: row,src,dst,src_port,dst_port,protocol,packets,octets,packets_rev,octets_rev,start_ns,end_ns,tcp_flags,tcp_flags_rev.
     #[arg(long, value_name = "FILE.csv")]
     truth: Option<PathBuf>,
-    /// Frames are cut to so many bytes in the capture, 64 to 9034; without it they are whole.
+    /// Frames are cut to so many bytes in the capture, 64 to 9034; without it they are whole. On an interface packets are made so small, 74 bytes of a frame at least.
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(64..=9034))]
     snap: Option<u32>,
     /// Keeps the packets of the profile and makes them small: 143 octets in the mean.
@@ -80,6 +89,50 @@ enum TimingArg {
     Trains,
 }
 
+/// Slowest and fastest rate onto an interface, in packets a second.
+const RATE_HZ: (f64, f64) = (0.001, 1e9);
+/// Slowest and fastest time of a profile.
+const SPEED: (f64, f64) = (1e-9, 1e9);
+
+/// A number, with k, M or G behind it, within bounds.
+fn number(text: &str, (least, most): (f64, f64), example: &str) -> Result<f64, String> {
+    let (figures, factor) = match text.char_indices().next_back() {
+        Some((at, 'k')) => (&text[..at], 1e3),
+        Some((at, 'M')) => (&text[..at], 1e6),
+        Some((at, 'G')) => (&text[..at], 1e9),
+        _ => (text, 1.0),
+    };
+    let number = figures.parse::<f64>().ok().map(|number| number * factor);
+    number
+        .filter(|number| (least..=most).contains(number))
+        .ok_or_else(|| format!("write a number as {example}, {least} at least and {most} at most"))
+}
+
+/// Packets in a second.
+fn rate(text: &str) -> Result<f64, String> {
+    number(text, RATE_HZ, "50k or 1.5M")
+}
+
+/// A factor of the profile's time.
+fn speed(text: &str) -> Result<f64, String> {
+    number(text, SPEED, "0.01")
+}
+
+/// Where packets go.
+fn target(args: &TrafficArgs) -> Result<Target> {
+    if let Some(name) = args.interface.clone() {
+        let speed = Pace::Speed {
+            factor: args.speed.unwrap_or(1.0),
+        };
+        let pace = args
+            .rate
+            .map_or(speed, |packet_rate_hz| Pace::Rate { packet_rate_hz });
+        return Ok(Target::Interface { name, pace });
+    }
+    let path = args.pcap.clone().context("--pcap is missing")?;
+    Ok(Target::Capture(path))
+}
+
 /// A number of packets.
 fn packets(text: &str) -> Result<u64, String> {
     let least = NamedProfile::packets_min();
@@ -107,7 +160,7 @@ pub(super) fn run(args: &TrafficArgs) -> Result<ExitCode> {
     }
     let plan = TrafficPlan {
         profile: source,
-        capture: args.pcap.clone().context("--pcap is missing")?,
+        to: target(args)?,
         truth: args.truth.clone(),
         snap_bytes: args.snap,
         seed: args.seed,
@@ -186,7 +239,51 @@ fn print_text(record: &Record<TrafficSummary>) {
             summary.adjusted_flows
         ));
     }
+    if let Some(interface) = &summary.interface {
+        print_interface(interface, summary.packet_rate_hz);
+    }
     for (name, lost) in &envelope.drops {
         print_line(format_args!("{name}: {}", lost.items));
+    }
+}
+
+/// What went onto an interface, and whether it was what was asked for.
+fn print_interface(interface: &InterfaceSummary, rate_hz: f64) {
+    if let Some(asked_hz) = interface.packet_rate_asked_hz {
+        print_line(format_args!(
+            "asked for {} a second on {}, sent {}{}",
+            si(asked_hz, "packets"),
+            interface.name,
+            si(rate_hz, "packets"),
+            if interface.was_limit {
+                ": this generator or its host was the limit"
+            } else {
+                ""
+            },
+        ));
+    }
+    if interface.shortened_packets > 0 {
+        print_line(format_args!(
+            "{} packets were made smaller, by {} in all: the interface takes {} bytes",
+            interface.shortened_packets,
+            bytes(interface.shortened_octets as f64),
+            interface.mtu_bytes,
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_numbers_within_bounds() {
+        assert_eq!(rate("50k"), Ok(50e3));
+        assert_eq!(rate("1.5M"), Ok(1.5e6));
+        assert_eq!(rate("0.5"), Ok(0.5));
+        assert_eq!(speed("0.01"), Ok(0.01));
+        for wrong in ["", "k", "-1", "0", "nan", "2G", "5kk", "5µ", "inf"] {
+            assert!(rate(wrong).is_err(), "{wrong}");
+        }
     }
 }
