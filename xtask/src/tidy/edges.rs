@@ -226,6 +226,7 @@ const BELOW_REPORT: &[&str] = &[
 ];
 
 const BELOW_FACES: &[&str] = &[
+    "forebay-ctt",
     "forebay-report",
     "forebay-run",
     "forebay-run-net",

@@ -1,4 +1,4 @@
-//! `forebay figure`: published figures, measured on this machine.
+//! `forebay figure`: published figures, measured on this machine or computed by a model.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ pub(crate) const INTERRUPTED: u8 = 130;
 
 /// Measures a published figure on this machine and sets the published values beside what was measured.
 ///
-/// Each point is a run of the real chain (emulated sources, receiver and builder as processes, UDP over loopback), several
+/// C1 to C3 are computed by a model, as they are of hardware that is not here, and say so. Else each point is a run of the real chain (emulated sources, receiver and builder as processes, UDP over loopback), several
 /// times. Written are the rows (CSV), a picture (SVG and PNG) and a report (JSON). Ctrl-C keeps the rows so far.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: forebay figure H7 --quick --out /tmp/figures")]

@@ -243,6 +243,46 @@ fn an_unknown_figure_is_refused_with_the_known_ones() {
 }
 
 #[test]
+fn figures_of_the_model_say_that_they_are_no_measurement() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = figure(
+        &["C1", "C2", "C3", "--quick", "--format", "json"],
+        directory.path(),
+    );
+    let ended = run.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(0));
+    let reports: Vec<serde_json::Value> = serde_json::from_slice(&ended.stdout).unwrap();
+    assert_eq!(reports.len(), 3);
+    for report in &reports {
+        assert_eq!(report["is_model"], true);
+        assert_eq!(report["rows_with_residual"], 0);
+        let lines = report["comparison"].as_array().unwrap();
+        assert_eq!(lines.len(), 14);
+        for line in lines {
+            let line = line.as_str().unwrap();
+            assert!(
+                line.contains("published") && line.contains("residual"),
+                "{line}"
+            );
+        }
+        // Both editions, of whole packets.
+        let said = |line: &&serde_json::Value| line.as_str().unwrap().contains("July 2025");
+        assert_eq!(lines.iter().filter(said).count(), 7);
+        let id = report["id"].as_str().unwrap();
+        let svg = fs::read_to_string(directory.path().join(format!("{id}.svg"))).unwrap();
+        assert!(svg.contains("A model and no measurement"), "{id}");
+        assert!(!svg.contains("measured"), "{id}");
+        let csv = fs::read_to_string(directory.path().join(format!("{id}.csv"))).unwrap();
+        assert_eq!(csv.lines().count(), 15);
+        let rows = csv.lines().skip(1);
+        assert!(
+            rows.map(|row| row.contains("a model and no measurement"))
+                .all(|says| says)
+        );
+    }
+}
+
+#[test]
 fn the_list_names_every_figure() {
     let out = Command::new(env!("CARGO_BIN_EXE_forebay"))
         .args(["figure", "--list", "--format", "json"])
@@ -254,8 +294,9 @@ fn the_list_names_every_figure() {
         .map(|entry| entry["id"].as_str().unwrap())
         .collect();
     let all = [
-        "F1", "F2", "F3", "F4", "F5", "F6", "F7", "F8", "F9", "F10", "H1", "H2", "H3", "H4", "H5",
-        "H6", "H7", "H8", "H10", "H13", "H14", "H16", "T1", "T2", "T3", "T4", "T5", "T6",
+        "C1", "C2", "C3", "F1", "F2", "F3", "F4", "F5", "F6", "F7", "F8", "F9", "F10", "H1", "H2",
+        "H3", "H4", "H5", "H6", "H7", "H8", "H10", "H13", "H14", "H16", "T1", "T2", "T3", "T4",
+        "T5", "T6",
     ];
     assert_eq!(ids, all);
 }

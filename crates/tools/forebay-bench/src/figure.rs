@@ -1,8 +1,9 @@
-//! Published figures, measured on this machine.
+//! Published figures, measured on this machine; those of hardware that is not here are computed by a model, and say so.
 
 mod batch;
 mod buffers;
 mod chunks;
+mod ctt;
 mod definition;
 mod grid;
 mod huge;

@@ -26,6 +26,8 @@ pub struct Report {
     pub comparison: Vec<String>,
     /// What is emulated.
     pub remark: &'static str,
+    /// Our values are computed by a model, and not measured.
+    pub is_model: bool,
     /// The conditions.
     pub conditions: Conditions,
     /// Runs of each point.
@@ -58,11 +60,14 @@ impl Report {
         ];
         lines.extend(self.comparison.iter().map(|line| format!("  {line}")));
         lines.push(format!("  {}", self.remark));
-        lines.push(format!(
-            "  {} run(s) of each point, medians; {}",
-            self.runs,
-            self.conditions.line()
-        ));
+        lines.push(match self.is_model {
+            true => format!("  {} seed(s) of each point, medians", self.runs),
+            false => format!(
+                "  {} run(s) of each point, medians; {}",
+                self.runs,
+                self.conditions.line()
+            ),
+        });
         lines.extend(self.skipped.iter().map(|skipped| format!("  {skipped}")));
         lines.extend(
             self.warnings
@@ -96,7 +101,11 @@ pub(super) fn write(
     if csv != done.csv {
         fs::copy(&done.csv, &csv).with_context(|| format!("writing {}", csv.display()))?;
     }
-    let warnings = done.warnings.clone();
+    // A model computes the same on any host.
+    let warnings = match definition.drawing.is_model() {
+        true => Vec::new(),
+        false => done.warnings.clone(),
+    };
     let runs = done.repeats;
     let bars = if runs > 1 {
         ", bars from the smallest to the largest"
@@ -104,14 +113,21 @@ pub(super) fn write(
         ""
     };
     let what = match definition.drawing {
+        Drawing::Model(_) => format!("Median of {runs} seed(s)"),
         Drawing::Whole(_) => format!("{runs} run(s)"),
         _ => format!("Median of {runs} run(s){bars}"),
     };
     let mut caption = vec![
         format!("{what}. {}", definition.remark),
         format!("Published, on other hardware: {}.", definition.published),
-        format!("{}, {} build.", conditions.line(), conditions.profile),
     ];
+    if !definition.drawing.is_model() {
+        caption.push(format!(
+            "{}, {} build.",
+            conditions.line(),
+            conditions.profile
+        ));
+    }
     if !warnings.is_empty() {
         caption.push(format!("Mind: {}.", warnings.join("; ")));
     }
@@ -129,7 +145,7 @@ pub(super) fn write(
             };
             plot::write(&picture, &options.out, definition.id)?
         }
-        Drawing::Bars(bars) => {
+        Drawing::Bars(bars) | Drawing::Model(bars) => {
             let bars = Bars {
                 title,
                 caption,
@@ -152,6 +168,7 @@ pub(super) fn write(
         published: definition.published,
         comparison: (definition.compare)(&done.rows),
         remark: definition.remark,
+        is_model: definition.drawing.is_model(),
         conditions: conditions.clone(),
         runs,
         rows_with_residual: broken(&done.rows),
@@ -184,7 +201,7 @@ pub(super) fn write_page(reports: &[Report], out: &Path) -> Result<()> {
     let mut page = String::from(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Forebay: figures</title>\n\
          <style>body{font:15px/1.5 sans-serif;max-width:1100px;margin:2em auto;padding:0 1em}img{max-width:100%}pre{white-space:pre-wrap}</style>\n\
-         <h1>Published figures, measured on this machine</h1>\n",
+         <h1>Published figures, measured on this machine or computed by a model</h1>\n",
     );
     for report in reports {
         page += &format!(

@@ -8,6 +8,7 @@ use forebay_run::Stop;
 
 use super::Options;
 use super::batch::Batch;
+use super::ctt::Model;
 use super::tdm::{self, TdmTask};
 use crate::chain::{self, Setup};
 use crate::net::perf::Perf;
@@ -31,6 +32,8 @@ pub(super) enum Task {
     Readout(Readout, Slower),
     /// A batch of cards, in virtual time.
     Batch(Batch),
+    /// The model of the connection table, in its own time.
+    Model(Model),
     /// Time-division UDP.
     Tdm(TdmTask),
     /// To-host of such a chain, under `perf`: a row for each stack.
@@ -84,6 +87,7 @@ impl Scan {
             Task::Loss(offer) => offer.seconds + 0.1,
             Task::Net(perf) => perf.duration.as_secs_f64() + 0.1,
             Task::Batch(_) => 10.0,
+            Task::Model(_) => 1.0,
             Task::Tdm(task) => task.seconds(),
             Task::Readout(setup, _) | Task::Profile(setup) => setup.real_ms as f64 * 1e-3 + 1.0,
         };
@@ -211,6 +215,7 @@ fn perform(
             let measured = batch.measure(run, &|| stop.is_asked())?;
             row.extend(&measured.ok_or(Interrupted)?);
         }
+        Task::Model(model) => row.extend(&model.compute(run)?),
         Task::Tdm(task) => return task.measure(run, &|| stop.is_asked()),
         Task::Loss(offer) => {
             let outcome = udp::exchange(offer)?;
