@@ -227,6 +227,7 @@ const BELOW_REPORT: &[&str] = &[
 
 const BELOW_FACES: &[&str] = &[
     "forebay-ctt",
+    "forebay-flow",
     "forebay-report",
     "forebay-run",
     "forebay-run-net",

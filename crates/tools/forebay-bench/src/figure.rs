@@ -3,6 +3,7 @@
 mod batch;
 mod buffers;
 mod chunks;
+mod components;
 mod ctt;
 mod definition;
 mod grid;

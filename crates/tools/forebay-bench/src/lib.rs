@@ -12,6 +12,7 @@ pub mod figure;
 pub mod messaging;
 mod namespace;
 pub mod net;
+mod probe;
 mod profile;
 pub mod progress;
 mod readout;

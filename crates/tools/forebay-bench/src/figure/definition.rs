@@ -2,8 +2,8 @@
 
 use super::scan::Scan;
 use super::{
-    batch, buffers, chunks, ctt, grid, huge, loss, mark, memory, profile, round_trip, sources, tdm,
-    test2,
+    batch, buffers, chunks, components, ctt, grid, huge, loss, mark, memory, profile, round_trip,
+    sources, tdm, test2,
 };
 use forebay_report::plot::{Bars, Chart, Flame};
 use forebay_report::rows::Row;
@@ -98,6 +98,18 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         drawing: Drawing::Model(ctt::latencies),
         compare: ctt::compare_latencies,
         remark: CTT,
+    },
+    Definition {
+        id: "C5",
+        title: "What each part of the flow probe takes: CPU time a packet, and memory",
+        published: "logic and memory blocks of each component in an FPGA, which have no counterpart here (CESNET, FETA)",
+        scan: components::scan,
+        drawing: Drawing::Bars(components::bars),
+        compare: components::compare,
+        remark: "Each is what a run with it takes more than one without it, so that small ones are within the spread of runs. Decoding and the table: the engine in one thread over frames in memory. All else: \
+                 the program as a process of its own, which reads the capture from a file; most memory that was resident is the kernel's VmHWM, looked at each ms. Packets are those of the made-up profile \
+                 geant-like-morning, cut to 256 bytes; payloads are random bytes, so that plugins of a protocol look at them and find nothing: with such traffic to read they take more. \
+                 A table has room for 131,072 flows, of which few are used. Exports are files; those of records are once a flow, and here packets are many.",
     },
     Definition {
         id: "F1",

@@ -8,6 +8,7 @@ use forebay_run::Stop;
 
 use super::Options;
 use super::batch::Batch;
+use super::components::Component;
 use super::ctt::Model;
 use super::tdm::{self, TdmTask};
 use crate::chain::{self, Setup};
@@ -32,6 +33,8 @@ pub(super) enum Task {
     Readout(Readout, Slower),
     /// A batch of cards, in virtual time.
     Batch(Batch),
+    /// A part of the flow probe.
+    Component(Component),
     /// The model of the connection table, in its own time.
     Model(Model),
     /// Time-division UDP.
@@ -87,7 +90,7 @@ impl Scan {
             Task::Loss(offer) => offer.seconds + 0.1,
             Task::Net(perf) => perf.duration.as_secs_f64() + 0.1,
             Task::Batch(_) => 10.0,
-            Task::Model(_) => 1.0,
+            Task::Model(_) | Task::Component(_) => 1.0,
             Task::Tdm(task) => task.seconds(),
             Task::Readout(setup, _) | Task::Profile(setup) => setup.real_ms as f64 * 1e-3 + 1.0,
         };
@@ -214,6 +217,9 @@ fn perform(
         Task::Batch(batch) => {
             let measured = batch.measure(run, &|| stop.is_asked())?;
             row.extend(&measured.ok_or(Interrupted)?);
+        }
+        Task::Component(component) => {
+            row.extend(&component.measure(&options.out, &|| stop.is_asked())?);
         }
         Task::Model(model) => row.extend(&model.compute(run)?),
         Task::Tdm(task) => return task.measure(run, &|| stop.is_asked()),
