@@ -46,7 +46,9 @@ pub use shm::{ShmDoor, ShmLink};
 use tcp::Reach;
 pub use tcp::{Round, TcpDoor, TcpLink};
 pub use terms::{Security, Terms};
-pub use tls::{CertificateError, CertificateFiles, Certificates, TlsDoor, TlsFault, TlsLink};
+pub use tls::{
+    CertificateError, CertificateFiles, Certificates, PemFile, TlsDoor, TlsFault, TlsLink,
+};
 
 /// Descriptors that a link or a door waits for at most.
 pub const FDS_MAX: usize = 2;

@@ -19,7 +19,7 @@ use rustls_pki_types::ServerName;
 
 use super::tcp::{Reach, Round, TcpDoor, Wire};
 use super::{Address, ByteLink, ByteLinkError, Door, DoorError, FDS_MAX, Received};
-pub use certificates::{CertificateError, CertificateFiles, Certificates};
+pub use certificates::{CertificateError, CertificateFiles, Certificates, PemFile};
 pub use fault::TlsFault;
 use records::Records;
 

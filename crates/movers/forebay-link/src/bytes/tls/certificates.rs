@@ -78,13 +78,16 @@ impl fmt::Debug for Certificates {
     }
 }
 
-/// A file, and the option by which it was given.
-struct Source<'a> {
-    option: &'static str,
-    path: &'a Path,
+/// A PEM file, and the option by which it was given.
+#[derive(Clone, Copy, Debug)]
+pub struct PemFile<'a> {
+    /// By which option it was given, as it is told where something is wrong.
+    pub option: &'static str,
+    /// Where it is.
+    pub path: &'a Path,
 }
 
-impl Source<'_> {
+impl PemFile<'_> {
     fn read(&self) -> Result<Vec<u8>, CertificateError> {
         let failed = |source| CertificateError::Read {
             option: self.option,
@@ -99,7 +102,9 @@ impl Source<'_> {
         std::fs::read(self.path).map_err(failed)
     }
 
-    fn content(&self, what: impl Into<String>, remedy: &'static str) -> CertificateError {
+    /// What is wrong with what is in it, and what to do.
+    #[must_use]
+    pub fn content(&self, what: impl Into<String>, remedy: &'static str) -> CertificateError {
         CertificateError::Content {
             option: self.option,
             path: self.path.into(),
@@ -108,7 +113,11 @@ impl Source<'_> {
         }
     }
 
-    fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
+    /// All certificates that are in it, at least one.
+    ///
+    /// # Errors
+    /// It cannot be read, is no PEM, or has no certificate.
+    pub fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
         let remedy = "it must have '-----BEGIN CERTIFICATE-----', as openssl x509 writes it";
         let text = self.read()?;
         let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
@@ -119,11 +128,27 @@ impl Source<'_> {
         Ok(found)
     }
 
-    fn key(&self) -> Result<PrivateKeyDer<'static>, CertificateError> {
+    /// The key that is in it: PKCS#8, SEC1 or PKCS#1, not encrypted.
+    ///
+    /// # Errors
+    /// It cannot be read, is no PEM, or has no key.
+    pub fn key(&self) -> Result<PrivateKeyDer<'static>, CertificateError> {
         let remedy = "it must have '-----BEGIN PRIVATE KEY-----' and no password: `openssl pkey -in OLD -out NEW` takes one off";
         PrivateKeyDer::from_pem_slice(&self.read()?).map_err(|error| match error {
             PemError::NoItemsFound => self.content("there is no private key in it", remedy),
             error => self.content(said(&error), remedy),
+        })
+    }
+
+    /// What should be mended of a key's file, though it works: others than its owner can get at it.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
+        let mode = std::fs::metadata(self.path).ok()?.permissions().mode();
+        (mode & OTHERS != 0).then(|| {
+            let (option, key, mode) = (self.option, self.path.display(), mode & 0o777);
+            format!(
+                "{option} {key}: others than its owner can get at it (mode {mode:03o}): `chmod 600 {key}`"
+            )
         })
     }
 }
@@ -152,15 +177,15 @@ impl Certificates {
     /// # Errors
     /// One is missing, is no PEM, does not belong to the others, or the certificate has expired.
     pub fn load(files: &CertificateFiles) -> Result<Self, CertificateError> {
-        let certificate = Source {
+        let certificate = PemFile {
             option: "--tls-certificate",
             path: &files.certificate,
         };
-        let key = Source {
+        let key = PemFile {
             option: "--tls-key",
             path: &files.key,
         };
-        let authority = Source {
+        let authority = PemFile {
             option: "--tls-authority",
             path: &files.authority,
         };
@@ -221,7 +246,7 @@ impl Certificates {
         Ok(Self {
             client: Arc::new(client),
             server: Arc::new(server),
-            warning: warning(&files.key),
+            warning: key.warning(),
         })
     }
 
@@ -245,15 +270,4 @@ fn client(
     client.resumption = Resumption::disabled();
     client.alpn_protocols = vec![PROTOCOL.into()];
     Ok(client)
-}
-
-fn warning(key: &Path) -> Option<String> {
-    let mode = std::fs::metadata(key).ok()?.permissions().mode();
-    (mode & OTHERS != 0).then(|| {
-        let key = key.display();
-        format!(
-            "--tls-key {key}: others than its owner can get at it (mode {:03o}): `chmod 600 {key}`",
-            mode & 0o777
-        )
-    })
 }
