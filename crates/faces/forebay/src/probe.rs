@@ -18,10 +18,10 @@ use crate::record::{To, carry_out as run_system};
 /// A flow is both directions of a connection, the sender of its first packet being the source. Octets are those of IP packets, headers included. A flow ends by its time-outs, which
 /// go by the clock of the capture, or of the host where an interface is read, by FIN of both sides or RST, when its room is needed, or with the run. Packets that are of no flow (not IP, on a link that is not read, cut within their headers, malformed)
 /// are counted by reason. Of an interface, the kernel's own counts of packets and of those that it had no room for are in the books (`ring.kernel_ring_full`); nothing holds capture back: records that exporters cannot take in time
-/// wait in a bounded queue, and are lost by name (`queue_full`) when that is full. A collector over TCP that is lost is looked for again.
+/// wait in a bounded queue, and are lost by name (`queue_full`) when that is full. A collector over TCP or TLS that is lost, or does not come through its hand-shake, is looked for again.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  forebay probe --read packets.pcap --export flows.jsonl\n  forebay probe --read packets.pcap --export ipfix+udp://127.0.0.1:4739\n  forebay probe --interface eth0 --queues 2 --export ipfix+tcp://collector.example:4739 --out /tmp/probe\n  ssh far tcpdump -w - | forebay probe --read - --export none --format json\n\nExit codes: 0 the books close; a capture that breaks off, an interface that goes away, and records that a collector did not take, are told and taint the run. 1 the books do not close, or somebody removed what was written. 2 it could not be done: no capture, no interface or no right to read it (CAP_NET_RAW), a file that cannot be written, a collector that is not there or was lost."
+    after_help = "Examples:\n  forebay probe --read packets.pcap --export flows.jsonl\n  forebay probe --read packets.pcap --export ipfix+udp://127.0.0.1:4739\n  forebay probe --interface eth0 --queues 2 --export ipfix+tcp://collector.example:4739 --out /tmp/probe\n  forebay probe --interface eth0 --export ipfix+tls://collector.example:4740 --export-ca authority.pem\n  ssh far tcpdump -w - | forebay probe --read - --export none --format json\n\nExit codes: 0 the books close; a capture that breaks off, an interface that goes away, and records that a collector did not take, are told and taint the run. 1 the books do not close, or somebody removed what was written. 2 it could not be done: no capture, no interface or no right to read it (CAP_NET_RAW), a file that cannot be written, a collector that is not there, does not come through the TLS hand-shake, or was lost."
 )]
 pub(crate) struct ProbeArgs {
     /// A capture, pcap or pcapng, compressed by gzip or Zstandard or not, with Ethernet, Linux cooked, loopback or raw IP frames; - is standard input.
@@ -33,7 +33,8 @@ pub(crate) struct ProbeArgs {
     )]
     read: Option<PathBuf>,
     /// Where records go; may be given several times. A file that ends in .ipfix (RFC 5655), in .parquet or .csv for a table, or, with a JSON object in each line, in .jsonl; a collector as ipfix+udp://HOST:PORT
-    /// (20,000 flows/s at most, since nothing holds a sender of UDP back) or ipfix+tcp://HOST:PORT; `none` forms and counts them.
+    /// (20,000 flows/s at most, since nothing holds a sender of UDP back), ipfix+tcp://HOST:PORT, or ipfix+tls://HOST:PORT (TLS 1.2
+    /// or 1.3, port 4740 by convention), whose certificate has to name HOST; `none` forms and counts them.
     #[arg(long, value_name = "WHERE", default_value = "none")]
     export: Vec<Export>,
     /// What is read of flows beside their counts, with commas between: basic, pstats, bursts, rtt, entropy, dns, mdns, tls, quic, http, ssdp, ntp, dhcp.

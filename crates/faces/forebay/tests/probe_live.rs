@@ -5,18 +5,19 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod over_tls;
 mod rig;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::net::{TcpListener, UdpSocket};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use forebay_testing::wire::{self as namespace, carries, lay, sh};
-use rig::{Run, forebay, signal, start, wait_for};
+use rig::{Run, forebay, signal, signal_had, start, wait_for};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -206,7 +207,7 @@ struct Session {
 }
 
 /// Reads one connection to its end.
-fn collect(connection: TcpStream) -> Arc<Mutex<Session>> {
+fn collect(connection: impl Read + Send + 'static) -> Arc<Mutex<Session>> {
     let session = Arc::new(Mutex::new(Session::default()));
     let (own, mut connection) = (Arc::clone(&session), connection);
     std::thread::spawn(move || {
@@ -226,6 +227,11 @@ fn number(bytes: &[u8]) -> u64 {
 }
 
 impl Session {
+    fn of(bytes: Vec<u8>) -> Self {
+        let is_over = true;
+        Self { bytes, is_over }
+    }
+
     /// Packets and octets by source port (elements 7, 2 and 1), of the templates that this session was told.
     fn sent(&self) -> (Sent, usize) {
         let (mut sent, mut records, mut rest) = (Sent::new(), 0, &self.bytes[..]);
@@ -358,7 +364,7 @@ fn a_collector_that_stays_away_costs_records_by_name_and_never_packets() {
     // They end together: some may find no room on their way to the exporter either.
     rig::wait_items(&out, ("records", "flows"), "incoming", 600);
     // Nobody is waited for when it shall hurry.
-    assert!(signal("TERM", run.pid()) && signal("TERM", run.pid()));
+    assert!(signal_had("TERM", run.pid()) && signal("TERM", run.pid()));
     let json = run.end().json();
     assert_eq!(json["packets_in"], 600, "{json}");
     let places = [

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use forebay_config::{ConfigFile, Document, Sections};
+use forebay_config::{Block, ConfigFile, Document, Sections};
 use forebay_flow::plugins::Plugins;
 use forebay_flow::{Config, DecodeConfig, Eviction};
 use forebay_run::chain::{Joints, Member};
 use forebay_settings::{Settings as _, choices, settings};
 
-use crate::export::Export;
+use crate::export::{Export, Trust, TrustError};
 use crate::plugins::PluginChoice;
 use crate::run::ProbePlan;
 
@@ -92,11 +92,21 @@ settings! {
         /// Flows that there is room for there, about 200 bytes each; others stay with the flow table.
         #[flag = "offload-flows"]
         offload_flows: u32 [1..=4_194_304] = 16_384,
-        /// Records of each thread that captures that may wait for the exporters, and for each collector over TCP that is away while an interface is read. Those of an interface that find no room are lost, and counted.
+        /// Records of each thread that captures that may wait for the exporters, and for each collector over TCP or TLS that is away while an interface is read. Those of an interface that find no room are lost, and counted.
+        /// Records of each thread that captures that may wait for the exporters, and for each collector over TCP or TLS that is away while an interface is read. Those of an interface that find no room are lost, and counted.
         #[flag = "queue"]
         queue_flows: u32 [256..=16_777_216] = 262_144,
-        /// Where records go: a file that ends in .ipfix, in .parquet or .csv for a table, or, with a JSON object in each line, in .jsonl; a collector as ipfix+udp://HOST:PORT (20,000 flows/s at most) or ipfix+tcp://HOST:PORT; `none` forms and counts them.
+        /// Where records go: a file that ends in .ipfix, in .parquet or .csv for a table, or, with a JSON object in each line, in .jsonl; a collector as ipfix+udp://HOST:PORT (20,000 flows/s at most), ipfix+tcp://HOST:PORT, or ipfix+tls://HOST:PORT (port 4740 by convention); `none` forms and counts them.
         export: Vec<Export> = Vec::new() => "none",
+        /// Of ipfix+tls://: certificates of the authorities that made the collectors', as PEM. No authority is believed of itself; /etc/ssl/certs/ca-certificates.crt has those that Debian believes.
+        #[flag = "export-ca"]
+        export_ca: Option<PathBuf> => "required with ipfix+tls://",
+        /// Of ipfix+tls://: the probe's own certificate, as PEM, which is shown to collectors that ask for one; then those between it and its authority. With `export_key`.
+        #[flag = "export-certificate"]
+        export_certificate: Option<PathBuf> => "none",
+        /// Of ipfix+tls://: the key of that certificate, as PEM without a password.
+        #[flag = "export-key"]
+        export_key: Option<PathBuf> => "none",
         /// What is read of flows beside their counts: basic, pstats, bursts, rtt, entropy, dns, mdns, tls, quic, http, ssdp, ntp, dhcp. What each one says, and its memory, is in docs/FLOW_PROBE.md.
         plugins: Vec<PluginChoice> = Vec::new() => "none",
         /// Where ledger and record lie. Made if it is not there.
@@ -203,12 +213,29 @@ impl ConfigFile for ProbeFile {
             );
             return None;
         }
+        // What is wrong with the files for TLS is told with all other mistakes, before anything is opened.
+        if let Err(error) = Trust::load(&said) {
+            complain(&block, &error);
+        }
         Some(Self(ProbePlan {
             read,
             out: Some(said.directory.clone()),
             settings: said,
         }))
     }
+}
+
+/// A mistake in the files for TLS, at the key that it is about.
+fn complain(block: &Block<'_, '_>, error: &TrustError) {
+    let key = error.key();
+    let text = error.to_string();
+    let (wrong, remedy) = text.split_once("; ").unwrap_or((&text, ""));
+    block.complain(
+        &key,
+        wrong,
+        "for ipfix+tls://HOST:PORT export_ca, and both of export_certificate and export_key or none of them",
+        remedy,
+    );
 }
 
 impl Member for ProbeFile {

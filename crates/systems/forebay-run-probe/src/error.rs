@@ -6,6 +6,8 @@ use forebay_run::error::RunError;
 use forebay_run::whole_file::BeginError;
 use thiserror::Error;
 
+use crate::export::{TlsFault, TrustError};
+
 /// Errors of the flow probe.
 #[derive(Debug, Error)]
 pub enum ProbeError {
@@ -61,10 +63,32 @@ pub enum ProbeError {
         /// What the system says.
         source: std::io::Error,
     },
+    /// The collector is there, and nothing can be said to it over TLS.
+    #[error("{collector}: {fault}")]
+    Tls {
+        /// Where it is.
+        collector: String,
+        /// Why not.
+        fault: TlsFault,
+    },
+    /// The files for TLS do not do.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
     /// The same exporter is asked for twice.
     #[error("{0} is given twice; leave one --export of it out")]
     Twice(String),
     /// Books, files, the system.
     #[error(transparent)]
     Run(#[from] RunError),
+}
+
+impl ProbeError {
+    /// That a collector could not be reached.
+    pub(crate) fn collector(collector: &str, source: std::io::Error) -> Self {
+        let collector = collector.to_owned();
+        match TlsFault::of(&source).cloned() {
+            Some(fault) => Self::Tls { collector, fault },
+            None => Self::Collector { collector, source },
+        }
+    }
 }

@@ -5,8 +5,10 @@ mod carrier;
 mod ipfix;
 mod json_lines;
 mod lasting;
+mod stream;
 mod table;
 mod templates;
+mod tls;
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -28,7 +30,10 @@ pub use address::Export;
 use carrier::Carrier;
 use ipfix::Ipfix;
 use json_lines::JsonLines;
+use stream::Place;
 use table::{Csv, Parquet};
+pub(crate) use tls::Trust;
+pub use tls::{TlsFault, TrustError};
 
 /// What names an exporter.
 const OPTION: &str = "--export";
@@ -64,9 +69,9 @@ trait Output: Send {
     }
     /// Looks after a collector while no record waits for it.
     fn tend(&mut self) {}
-    /// Whether its collector is looked for.
-    fn is_away(&self) -> bool {
-        false
+    /// Why its collector is looked for, if it is.
+    fn away(&self) -> Option<&str> {
+        None
     }
     /// Whether nobody can read anything of it before it is whole: until then nothing counts as written.
     fn is_whole_at_end(&self) -> bool {
@@ -156,8 +161,8 @@ pub(crate) struct Exporter {
     why: Option<io::Error>,
     /// Nothing is written any more.
     has_failed: bool,
-    /// What an operator was told of: that it failed, that its collector is away.
-    told: (bool, bool),
+    /// What an operator was told of: that it failed, that its collector is away, and why.
+    told: (bool, Option<String>),
 }
 
 /// How an exporter ended that could not write something.
@@ -182,8 +187,11 @@ impl Exporter {
     pub(crate) fn begin(
         export: &Export,
         settings: &ProbeSettings,
+        trust: Option<&Trust>,
         stop: &Stop,
     ) -> Result<Self, ProbeError> {
+        // A run that reads what goes on outlasts a collector that is away for a while.
+        let lasts = settings.interface.is_some();
         let ipfix = |carrier| Box::new(Ipfix::new(carrier, settings));
         let to: Box<dyn Output> = match export {
             Export::None => Box::new(Nowhere),
@@ -192,11 +200,14 @@ impl Exporter {
             Export::Parquet(path) => Box::new(Parquet::create(path, settings)?),
             Export::IpfixFile(path) => ipfix(Carrier::file(path)?),
             Export::IpfixUdp(collector) => ipfix(Carrier::udp(collector, stop)?),
-            // A run that reads what goes on outlasts a collector that is away for a while.
-            Export::IpfixTcp(collector) if settings.interface.is_some() => {
-                ipfix(Carrier::lasting(collector, stop)?)
+            Export::IpfixTcp(collector) => {
+                ipfix(Carrier::stream(Place::plain(collector), lasts, stop)?)
             }
-            Export::IpfixTcp(collector) => ipfix(Carrier::tcp(collector, stop)?),
+            Export::IpfixTls(collector) => {
+                let place = Place::secured(collector, trust);
+                let place = place.map_err(|error| ProbeError::collector(collector, error))?;
+                ipfix(Carrier::stream(place, lasts, stop)?)
+            }
         };
         Ok(Self {
             name: export.to_string(),
@@ -211,7 +222,7 @@ impl Exporter {
             full: Amount::default(),
             why: None,
             has_failed: false,
-            told: (false, false),
+            told: (false, None),
         })
     }
 
@@ -230,16 +241,19 @@ impl Exporter {
 
     /// What an operator should know of it that was not told yet.
     pub(crate) fn news(&mut self) -> Option<String> {
-        let now = (self.has_failed, self.to.is_away());
-        if mem::replace(&mut self.told, now) == now {
+        let now = (self.has_failed, self.to.away().map(str::to_owned));
+        if self.told == now {
             return None;
         }
+        self.told = now;
         let name = &self.name;
-        Some(match (now, &self.why) {
+        Some(match (&self.told, &self.why) {
             ((true, _), Some(why)) => {
                 format!("{name}: {why}; its records are counted as not written")
             }
-            ((_, true), _) => format!("{name} is away, and is looked for; records wait for it"),
+            ((_, Some(why)), _) => {
+                format!("{name} is away ({why}), and is looked for; records wait for it")
+            }
             _ => format!("{name} is there again"),
         })
     }

@@ -9,7 +9,7 @@ use forebay_sys::clock;
 
 use crate::books::ExportBook;
 use crate::error::ProbeError;
-use crate::export::{Amount, Export, Exporter, Failed, Row};
+use crate::export::{Amount, Export, Exporter, Failed, Row, Trust};
 use crate::queue::{Found, Queue};
 use crate::run::ProbePlan;
 use crate::summary::ExportSummary;
@@ -44,12 +44,21 @@ impl Exporters {
             [] => &none,
             some => some,
         };
+        let trust = Trust::load(&plan.settings)?;
+        if let Some(warning) = trust.as_ref().and_then(|trust| trust.warning.as_deref()) {
+            host.warn(warning);
+        }
         let mut all = Vec::new();
         for (n, export) in exports.iter().enumerate() {
             if exports[..n].contains(export) {
                 return Err(ProbeError::Twice(export.to_string()));
             }
-            all.push(Exporter::begin(export, &plan.settings, &host.stop)?);
+            all.push(Exporter::begin(
+                export,
+                &plan.settings,
+                trust.as_ref(),
+                &host.stop,
+            )?);
         }
         Ok(Self {
             all,

@@ -29,7 +29,7 @@ mod source;
 mod summary;
 
 pub use error::ProbeError;
-pub use export::Export;
+pub use export::{Export, TlsFault, TrustError};
 pub use plugins::PluginChoice;
 pub use run::ProbePlan;
 pub use summary::{ExportSummary, OffloadSummary, ProbeRecord, ProbeSummary};

@@ -4,11 +4,26 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+};
 
 /// Makes an authority in a directory, and a certificate of it for these hosts; the options that name them.
 pub(crate) fn make(directory: &Path, hosts: Vec<String>) -> Vec<String> {
+    make_with(directory, hosts, |_| {})
+}
+
+/// The same, with a certificate that is changed before it is signed.
+pub(crate) fn make_with(
+    directory: &Path,
+    hosts: Vec<String>,
+    change: impl FnOnce(&mut CertificateParams),
+) -> Vec<String> {
     let mut authority = CertificateParams::default();
+    // One name for both would be that of one that signed itself.
+    authority
+        .distinguished_name
+        .push(DnType::CommonName, "an authority of tests");
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let key = KeyPair::generate().unwrap();
     let authority_pem = authority.self_signed(&key).unwrap().pem();
@@ -18,6 +33,7 @@ pub(crate) fn make(directory: &Path, hosts: Vec<String>) -> Vec<String> {
         ExtendedKeyUsagePurpose::ServerAuth,
         ExtendedKeyUsagePurpose::ClientAuth,
     ];
+    change(&mut params);
     let key = KeyPair::generate().unwrap();
     let certificate = params.signed_by(&key, &issuer).unwrap().pem();
     let files = [

@@ -281,6 +281,20 @@ pub(crate) fn signal(name: &str, pid: u32) -> bool {
         .success()
 }
 
+/// Sends a signal and waits until the process has it: two of one kind that wait together are one.
+pub(crate) fn signal_had(name: &str, pid: u32) -> bool {
+    let is_sent = signal(name, pid);
+    wait_for("the end of a signal's wait", || {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let waiting = status
+            .lines()
+            .find_map(|line| line.strip_prefix("ShdPnd:"))
+            .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        (waiting.unwrap_or(0) == 0).then_some(())
+    });
+    is_sent
+}
+
 /// Ports that some socket of this network namespace has, as the kernel lists them. Binding to find out is no way: what a test has bound and closed stays
 /// bound for some milliseconds where another one has just forked, until the child's `exec`.
 fn taken_ports() -> BTreeSet<u16> {

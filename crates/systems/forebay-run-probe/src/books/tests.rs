@@ -175,7 +175,7 @@ fn each_count_of_the_exporters_is_in_its_own_term() {
     let mut exporters = Exporters::begin(&plan, &host).unwrap();
     exporters
         .all
-        .push(Exporter::begin(&Export::None, &plan.settings, &host.stop).unwrap());
+        .push(Exporter::begin(&Export::None, &plan.settings, None, &host.stop).unwrap());
     for (exporter, written) in exporters.all.iter_mut().zip([1, 3]) {
         (0..written).for_each(|_| exporter.export(&row()));
         exporter.write();

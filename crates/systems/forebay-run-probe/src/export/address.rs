@@ -6,9 +6,12 @@ use std::str::FromStr;
 
 use forebay_settings::{Text, Wrong, text_setting};
 
-const RIGHT: &str = "a file that ends in .ipfix, .jsonl, .csv or .parquet, ipfix+udp://HOST:PORT, ipfix+tcp://HOST:PORT or none";
+use super::tls::host_of;
+
+const RIGHT: &str = "a file that ends in .ipfix, .jsonl, .csv or .parquet, ipfix+udp://HOST:PORT, ipfix+tcp://HOST:PORT, ipfix+tls://HOST:PORT or none";
 const UDP: &str = "ipfix+udp://";
 const TCP: &str = "ipfix+tcp://";
+const TLS: &str = "ipfix+tls://";
 
 /// An exporter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +30,8 @@ pub enum Export {
     IpfixUdp(String),
     /// A collector of IPFIX over TCP, `HOST:PORT`.
     IpfixTcp(String),
+    /// A collector of IPFIX over TLS, `HOST:PORT`.
+    IpfixTls(String),
 }
 
 impl FromStr for Export {
@@ -41,6 +46,15 @@ impl FromStr for Export {
         }
         if let Some(collector) = text.strip_prefix(TCP) {
             return collector_of(collector).map(Self::IpfixTcp);
+        }
+        if let Some(collector) = text.strip_prefix(TLS) {
+            let collector = collector_of(collector)?;
+            if host_of(&collector).is_none() {
+                return Err(format!(
+                    "the host of {collector:?} can stand in no certificate; give a name of DNS or a number"
+                ));
+            }
+            return Ok(Self::IpfixTls(collector));
         }
         let path = PathBuf::from(text);
         match path.extension().and_then(|end| end.to_str()) {
@@ -61,7 +75,7 @@ impl Export {
             | Self::Csv(path)
             | Self::Parquet(path)
             | Self::IpfixFile(path) => Some(path),
-            Self::None | Self::IpfixUdp(_) | Self::IpfixTcp(_) => None,
+            Self::None | Self::IpfixUdp(_) | Self::IpfixTcp(_) | Self::IpfixTls(_) => None,
         }
     }
 }
@@ -74,7 +88,9 @@ fn collector_of(text: &str) -> Result<String, String> {
         None => Err(format!(
             "{text:?} is no collector; give HOST:PORT, as 127.0.0.1:4739"
         )),
-        Some(0) => Err("port 0 is none that can be sent to; IPFIX has 4739".to_owned()),
+        Some(0) => {
+            Err("port 0 is none that can be sent to; IPFIX has 4739, and 4740 over TLS".to_owned())
+        }
         Some(_) => Ok(text.to_owned()),
     }
 }
@@ -85,6 +101,7 @@ impl fmt::Display for Export {
             Self::None => f.write_str("none"),
             Self::IpfixUdp(collector) => write!(f, "{UDP}{collector}"),
             Self::IpfixTcp(collector) => write!(f, "{TCP}{collector}"),
+            Self::IpfixTls(collector) => write!(f, "{TLS}{collector}"),
             Self::JsonLines(path)
             | Self::Csv(path)
             | Self::Parquet(path)
@@ -100,7 +117,7 @@ static EXPORT: Text = Text {
         text.parse::<Export>().map(drop).map_err(|_| {
             Wrong::new(
                 "it names no exporter",
-                "write the name of a file that ends in .ipfix, .jsonl, .csv or .parquet, ipfix+udp://HOST:PORT, ipfix+tcp://HOST:PORT, or none",
+                "write the name of a file that ends in .ipfix, .jsonl, .csv or .parquet, ipfix+udp://HOST:PORT, ipfix+tcp://HOST:PORT, ipfix+tls://HOST:PORT, or none",
             )
         })
     },
@@ -123,6 +140,9 @@ mod tests {
             "ipfix+udp://127.0.0.1:4739",
             "ipfix+udp://[::1]:9",
             "ipfix+tcp://collector.example:4739",
+            "ipfix+tls://collector.example:4740",
+            "ipfix+tls://[::1]:4740",
+            "ipfix+tls://127.0.0.1:4740",
         ] {
             let export: Export = text.parse().unwrap();
             assert_eq!(export.to_string(), text);
@@ -135,6 +155,8 @@ mod tests {
             ("ipfix+tcp://host:0", "4739"),
             ("ipfix+tcp://host:70000", "HOST:PORT"),
             ("tcp://host:1", "names no exporter"),
+            ("ipfix+tls://host", "HOST:PORT"),
+            ("ipfix+tls://-host-:4740", "in no certificate"),
         ] {
             let told = text.parse::<Export>().unwrap_err();
             assert!(told.contains(wrong), "{text}: {told}");

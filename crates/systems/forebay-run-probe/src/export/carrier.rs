@@ -1,10 +1,8 @@
 //! What carries IPFIX messages: a file, datagrams, or a connection.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
-use std::net::{
-    IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket,
-};
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,6 +13,7 @@ use forebay_wire::ipfix::udp_message_bytes_max;
 
 use super::begin;
 use super::lasting::{Lasting, Turn};
+use super::stream::{Place, Stream, first};
 use crate::error::ProbeError;
 
 /// Message in a file or over TCP, in bytes.
@@ -32,8 +31,6 @@ const UDP_FLOWS_HZ: u64 = 20_000;
 const SECOND_NS: u64 = 1_000_000_000;
 /// How long a collector is waited for: to take what is sent, and to close the connection at the end.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a connection may take to be made.
-pub(super) const CONNECT: Duration = Duration::from_secs(5);
 /// One look at whether to go on waiting.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -56,7 +53,7 @@ pub(super) struct Udp {
 }
 
 pub(super) struct Tcp {
-    socket: TcpStream,
+    stream: Stream,
     stop: Stop,
 }
 
@@ -84,7 +81,9 @@ impl Carrier {
             let message_bytes = udp_message_bytes_max(mtu_bytes, address.is_ipv6());
             Ok((socket, message_bytes))
         };
-        let (socket, message_bytes) = first(collector, open)?;
+        let opened = first(collector, open);
+        let (socket, message_bytes) =
+            opened.map_err(|error| ProbeError::collector(collector, error))?;
         Ok(Self::Udp(Udp {
             socket,
             message_bytes,
@@ -95,19 +94,15 @@ impl Carrier {
         }))
     }
 
-    pub(super) fn tcp(collector: &str, stop: &Stop) -> Result<Self, ProbeError> {
-        let open = |address: SocketAddr| {
-            let socket = TcpStream::connect_timeout(&address, CONNECT)?;
-            Tcp::of(socket, stop)
-        };
-        first(collector, open).map(Self::Tcp)
-    }
-
-    /// Of a connection that is made again when it is lost.
-    pub(super) fn lasting(collector: &str, stop: &Stop) -> Result<Self, ProbeError> {
-        let open = |address: SocketAddr| TcpStream::connect_timeout(&address, CONNECT);
-        let socket = first(collector, open)?;
-        Ok(Self::Lasting(Lasting::new(collector, socket, stop)))
+    /// A connection, which is made again when it is lost if it `lasts`.
+    pub(super) fn stream(place: Place, lasts: bool, stop: &Stop) -> Result<Self, ProbeError> {
+        let opened = place.dial(&|| !stop.is_asked()).and_then(|stream| {
+            Ok(match lasts {
+                true => Self::Lasting(Lasting::new(&place, stream, stop)),
+                false => Self::Tcp(Tcp::of(stream, stop)?),
+            })
+        });
+        opened.map_err(|error| ProbeError::collector(&place.collector, error))
     }
 
     /// Whether a message may be sent now.
@@ -126,11 +121,11 @@ impl Carrier {
         }
     }
 
-    /// Whether the collector is looked for.
-    pub(super) const fn is_away(&self) -> bool {
+    /// Why the collector is looked for, if it is.
+    pub(super) fn away(&self) -> Option<&str> {
         match self {
-            Self::Lasting(lasting) => lasting.is_away(),
-            _ => false,
+            Self::Lasting(lasting) => lasting.away(),
+            _ => None,
         }
     }
 
@@ -184,25 +179,6 @@ impl Carrier {
     }
 }
 
-/// What `open` makes of the first address of a collector that it takes.
-pub(super) fn first<T>(
-    collector: &str,
-    open: impl Fn(SocketAddr) -> io::Result<T>,
-) -> Result<T, ProbeError> {
-    let failed = |source| ProbeError::Collector {
-        collector: collector.to_owned(),
-        source,
-    };
-    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-    for address in collector.to_socket_addrs().map_err(failed)? {
-        match open(address) {
-            Ok(opened) => return Ok(opened),
-            Err(error) => last = error,
-        }
-    }
-    Err(failed(last))
-}
-
 impl Udp {
     /// Sends a message when its turn has come; when nothing is waited for any longer, one whose turn has not come is not sent.
     fn send(&mut self, message: &[u8], records: usize, with_templates: bool) -> io::Result<()> {
@@ -230,12 +206,10 @@ impl Udp {
 
 impl Tcp {
     /// A connection that is there already, whose calls wait for a look each.
-    pub(super) fn of(socket: TcpStream, stop: &Stop) -> io::Result<Self> {
-        socket.set_nonblocking(false)?;
-        socket.set_write_timeout(Some(LOOK))?;
-        socket.set_read_timeout(Some(LOOK))?;
+    pub(super) fn of(stream: Stream, stop: &Stop) -> io::Result<Self> {
+        stream.set_waits(true)?;
         let stop = stop.clone();
-        Ok(Self { socket, stop })
+        Ok(Self { stream, stop })
     }
 
     /// Whether a wait that began at `since_ns` goes on.
@@ -247,7 +221,7 @@ impl Tcp {
     pub(super) fn send(&mut self, message: &[u8]) -> io::Result<()> {
         let (mut left, mut since_ns) = (message, clock::monotonic_ns());
         while !left.is_empty() {
-            match self.socket.write(left) {
+            match self.stream.write(left) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(taken) => {
                     left = &left[taken..];
@@ -258,25 +232,38 @@ impl Tcp {
                 Err(error) => return Err(error),
             }
         }
+        self.flush()
+    }
+
+    /// Waits until the kernel has all that was taken.
+    fn flush(&mut self) -> io::Result<()> {
+        let since_ns = clock::monotonic_ns();
+        while let Err(error) = self.stream.flush() {
+            match is_wait(&error) {
+                true if self.waits(since_ns) => {}
+                true => return Err(gone("takes nothing")),
+                false => return Err(error),
+            }
+        }
         Ok(())
     }
 
     /// Waits until the collector closes the connection, which it does when it has read to the end.
     pub(super) fn finish(mut self) -> io::Result<()> {
         // A collector that has closed before the end has not read all.
-        self.socket.set_nonblocking(true)?;
-        match self.socket.read(&mut [0; 512]) {
-            Ok(0) => return Err(gone("closed the connection before the end")),
-            Err(error) if !is_wait(&error) => return Err(error),
-            Ok(_) | Err(_) => {}
+        self.stream.set_waits(false)?;
+        if self.stream.has_ended()? {
+            return Err(gone("closed the connection before the end"));
         }
-        self.socket.set_nonblocking(false)?;
-        self.socket.shutdown(Shutdown::Write)?;
-        let (mut rest, since_ns) = ([0; 512], clock::monotonic_ns());
+        self.stream.set_waits(true)?;
+        self.stream.end();
+        self.flush()?;
+        self.stream.shut()?;
+        let since_ns = clock::monotonic_ns();
         loop {
-            match self.socket.read(&mut rest) {
-                Ok(0) => return Ok(()),
-                Ok(_) => {}
+            match self.stream.look() {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
                 Err(error) if is_wait(&error) => {}
                 Err(error) => return Err(error),
             }

@@ -187,8 +187,8 @@ impl Output for Ipfix {
         self.turn();
     }
 
-    fn is_away(&self) -> bool {
-        self.carrier.is_away()
+    fn away(&self) -> Option<&str> {
+        self.carrier.away()
     }
 
     fn bare(&self) -> u64 {

@@ -3,15 +3,15 @@
 //! A message counts as sent when the kernel has all of it. One that was under way when the connection was lost is sent again on the next one: a collector
 //! cannot read a part of a message. What the kernel had and the collector had not read then is nobody's knowledge.
 
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread;
 
 use forebay_run::stop::Stop;
 use forebay_sys::clock;
 
-use super::carrier::{CONNECT, Tcp, first, is_wait};
+use super::carrier::{Tcp, is_wait};
+use super::stream::{Place, Stream};
 
 /// A collector that is away is looked for so often, in ns.
 const AGAIN_NS: u64 = 500_000_000;
@@ -30,11 +30,12 @@ pub(super) enum Turn {
 }
 
 enum State {
-    There(TcpStream),
+    There(Stream),
     /// When it is looked for next, and the answer of the thread that does that.
     Away {
         next_ns: u64,
-        dial: Option<Receiver<io::Result<TcpStream>>>,
+        dial: Option<Receiver<io::Result<Stream>>>,
+        why: String,
     },
 }
 
@@ -46,24 +47,24 @@ struct Under {
 }
 
 pub(super) struct Lasting {
-    collector: String,
+    place: Place,
     state: State,
     under: Option<Under>,
     stop: Stop,
 }
 
 impl Lasting {
-    pub(super) fn new(collector: &str, socket: TcpStream, stop: &Stop) -> Self {
-        let mut lasting = Self {
-            collector: collector.to_owned(),
-            state: away(0),
+    pub(super) fn new(place: &Place, stream: Stream, stop: &Stop) -> Self {
+        let state = match stream.set_waits(false) {
+            Ok(()) => State::There(stream),
+            Err(error) => away(0, error.to_string()),
+        };
+        Self {
+            place: place.clone(),
+            state,
             under: None,
             stop: stop.clone(),
-        };
-        if socket.set_nonblocking(true).is_ok() {
-            lasting.state = State::There(socket);
         }
-        lasting
     }
 
     /// Looks for the collector, or brings on what is under way.
@@ -75,8 +76,8 @@ impl Lasting {
                 Turn::Wait
             };
         }
-        if self.has_left() {
-            self.lose();
+        if let Some(why) = self.has_left() {
+            self.lose(why);
             return Turn::Wait;
         }
         match self.push() {
@@ -91,9 +92,12 @@ impl Lasting {
         matches!(self.state, State::There(_)) && self.under.is_none()
     }
 
-    /// Whether the collector is looked for.
-    pub(super) const fn is_away(&self) -> bool {
-        matches!(self.state, State::Away { .. })
+    /// Why the collector is looked for, if it is.
+    pub(super) fn away(&self) -> Option<&str> {
+        match &self.state {
+            State::Away { why, .. } => Some(why),
+            State::There(_) => None,
+        }
     }
 
     /// Sends a message: its records, if the kernel has taken all of it.
@@ -108,64 +112,60 @@ impl Lasting {
 
     /// Brings on what is under way: its records when all is sent, 0 when nothing was; none when it stays.
     fn push(&mut self) -> Option<usize> {
-        let (State::There(socket), Some(under)) = (&mut self.state, &mut self.under) else {
+        let (State::There(stream), Some(under)) = (&mut self.state, &mut self.under) else {
             return Some(0);
         };
-        while let Some(left) = under
-            .bytes
-            .get(under.sent..)
-            .filter(|left| !left.is_empty())
-        {
-            match socket.write(left) {
-                Ok(taken @ 1..) => under.sent += taken,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if is_wait(&error) => return None,
-                Ok(_) | Err(_) => {
-                    self.lose();
-                    return None;
-                }
+        match hand_over(stream, under) {
+            Ok(()) => self.under.take().map(|under| under.records),
+            Err(error) if is_wait(&error) => None,
+            Err(error) => {
+                self.lose(error.to_string());
+                None
             }
         }
-        self.under.take().map(|under| under.records)
     }
 
-    /// Whether the collector has closed the connection: what is written to it then, the kernel takes and nobody reads.
-    fn has_left(&mut self) -> bool {
-        let State::There(socket) = &mut self.state else {
-            return false;
+    /// Why the collector has closed the connection, if it has: what is written to it then, the kernel takes and nobody reads.
+    fn has_left(&mut self) -> Option<String> {
+        let State::There(stream) = &mut self.state else {
+            return None;
         };
-        match socket.read(&mut [0; 512]) {
-            Ok(0) => true,
-            Ok(_) => false,
-            Err(error) => !is_wait(&error),
+        match stream.has_ended() {
+            Ok(true) => Some("it closed the connection".to_owned()),
+            Ok(false) => None,
+            Err(error) => Some(error.to_string()),
         }
     }
 
-    fn lose(&mut self) {
+    fn lose(&mut self, why: String) {
         self.under = None;
-        self.state = away(clock::monotonic_ns());
+        self.state = away(clock::monotonic_ns(), why);
     }
 
     /// Looks whether there is a connection again; one is tried after the other, each by a thread that nobody waits for.
     fn dial(&mut self) -> bool {
-        let State::Away { next_ns, dial } = &mut self.state else {
+        let State::Away { next_ns, dial, why } = &mut self.state else {
             return true;
         };
         let Some(answer) = dial else {
             if clock::monotonic_ns() >= *next_ns {
                 *next_ns = clock::monotonic_ns() + AGAIN_NS;
-                *dial = try_again(&self.collector);
+                *dial = try_again(&self.place);
             }
             return false;
         };
-        match answer.try_recv() {
-            Ok(Ok(socket)) if socket.set_nonblocking(true).is_ok() => {
-                self.state = State::There(socket);
+        let answer = match answer.try_recv() {
+            Ok(answer) => answer.and_then(|stream| stream.set_waits(false).map(|()| stream)),
+            Err(TryRecvError::Empty) => return false,
+            Err(TryRecvError::Disconnected) => Err(io::Error::other("nobody looks for it")),
+        };
+        match answer {
+            Ok(stream) => {
+                self.state = State::There(stream);
                 true
             }
-            Err(TryRecvError::Empty) => false,
-            Ok(_) | Err(TryRecvError::Disconnected) => {
-                *dial = None;
+            Err(error) => {
+                (*dial, *why) = (None, error.to_string());
                 false
             }
         }
@@ -174,8 +174,8 @@ impl Lasting {
     /// Waits until the collector closes the connection.
     pub(super) fn finish(self) -> io::Result<()> {
         match self.state {
-            State::There(socket) => {
-                let mut tcp = Tcp::of(socket, &self.stop)?;
+            State::There(stream) => {
+                let mut tcp = Tcp::of(stream, &self.stop)?;
                 // Nobody can read half a message.
                 let under = self.under.iter();
                 let left = under.filter_map(|under| under.bytes.get(under.sent..));
@@ -184,29 +184,47 @@ impl Lasting {
                 }
                 tcp.finish()
             }
-            State::Away { .. } => {
-                let text = "the collector was away at the end; what it has of the last records is not known";
+            State::Away { why, .. } => {
+                let text = format!(
+                    "the collector was away at the end ({why}); what it has of the last records is not known"
+                );
                 Err(io::Error::new(io::ErrorKind::ConnectionAborted, text))
             }
         }
     }
 }
 
-fn away(next_ns: u64) -> State {
+fn away(next_ns: u64, why: String) -> State {
     State::Away {
         next_ns,
         dial: None,
+        why,
     }
 }
 
-fn try_again(collector: &str) -> Option<Receiver<io::Result<TcpStream>>> {
+/// Brings on a message until the kernel has all of it.
+fn hand_over(stream: &mut Stream, under: &mut Under) -> io::Result<()> {
+    while let Some(left) = under
+        .bytes
+        .get(under.sent..)
+        .filter(|left| !left.is_empty())
+    {
+        match stream.write(left) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(taken) => under.sent += taken,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    stream.flush()
+}
+
+fn try_again(place: &Place) -> Option<Receiver<io::Result<Stream>>> {
     let (tell, answer) = mpsc::channel();
-    let collector = collector.to_owned();
+    let place = place.clone();
     let dial = move || {
-        let open = |address: SocketAddr| TcpStream::connect_timeout(&address, CONNECT);
-        let socket = first(&collector, open).map_err(io::Error::other);
         // A run that is over is not told any more.
-        let _ = tell.send(socket);
+        let _ = tell.send(place.dial(&|| true));
     };
     let thread = thread::Builder::new().name("dial".into()).spawn(dial);
     thread.ok().map(|_| answer)

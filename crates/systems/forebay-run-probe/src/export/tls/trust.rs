@@ -1,0 +1,163 @@
+//! Whom a probe believes, and who it is itself: the files that the settings name.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use forebay_link::bytes::{CertificateError, PemFile};
+use rustls::client::Resumption;
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::version::{TLS12, TLS13};
+use rustls::{ClientConfig, Error, InconsistentKeys, RootCertStore};
+use thiserror::Error as ThisError;
+
+use crate::config::ProbeSettings;
+use crate::export::Export;
+
+const CA: &str = "--export-ca";
+const CERTIFICATE: &str = "--export-certificate";
+const KEY: &str = "--export-key";
+
+/// What is wrong with the files of a probe that exports over TLS.
+#[derive(Debug, ThisError)]
+pub enum TrustError {
+    /// A collector over TLS, and nobody whose word is taken for it.
+    #[error(
+        "{export} is nothing without --export-ca: no authority is believed of itself; give --export-ca FILE.pem with the certificate of the authority that made \
+         the collector's, or /etc/ssl/certs/ca-certificates.crt for all that Debian believes"
+    )]
+    NoAuthority {
+        /// The collector.
+        export: String,
+    },
+    /// A certificate without its key, or a key without its certificate.
+    #[error("{there} {} is nothing without {missing}; give both, or none of them", path.display())]
+    Half {
+        /// The option that is given.
+        there: &'static str,
+        /// What it names.
+        path: PathBuf,
+        /// The option that is missing.
+        missing: &'static str,
+    },
+    /// Files for TLS, and no collector over TLS.
+    #[error(
+        "{there} {} is of no use: no --export is ipfix+tls://HOST:PORT, and nothing is encrypted; give such a one, or leave it out", path.display()
+    )]
+    Idle {
+        /// The option that is given.
+        there: &'static str,
+        /// What it names.
+        path: PathBuf,
+    },
+    /// One of the files.
+    #[error(transparent)]
+    File(#[from] CertificateError),
+}
+
+impl TrustError {
+    /// The key of a probe's section that it is about, if it is there.
+    pub(crate) fn key(&self) -> String {
+        let option = match self {
+            Self::NoAuthority { .. } => "--export",
+            Self::Half { there, .. } | Self::Idle { there, .. } => there,
+            Self::File(
+                CertificateError::Read { option, .. } | CertificateError::Content { option, .. },
+            ) => option,
+        };
+        option.trim_start_matches('-').replace('-', "_")
+    }
+}
+
+/// Whom a probe believes, and who it is, ready for use. A copy of it costs nothing.
+#[derive(Clone, Debug)]
+pub(crate) struct Trust {
+    pub(super) config: Arc<ClientConfig>,
+    /// What should be mended, though it works.
+    pub(crate) warning: Option<String>,
+}
+
+/// A file that a setting names.
+fn named<'a>(option: &'static str, path: &'a Option<PathBuf>) -> Option<PemFile<'a>> {
+    path.as_deref().map(|path: &Path| PemFile { option, path })
+}
+
+impl Trust {
+    /// Reads the files that the settings name; none where no collector is over TLS.
+    pub(crate) fn load(settings: &ProbeSettings) -> Result<Option<Self>, TrustError> {
+        let is_tls = |export: &&Export| matches!(export, Export::IpfixTls(_));
+        let ca = named(CA, &settings.export_ca);
+        let certificate = named(CERTIFICATE, &settings.export_certificate);
+        let key = named(KEY, &settings.export_key);
+        let Some(export) = settings.export.iter().find(is_tls) else {
+            let idle = [ca, certificate, key].into_iter().flatten().next();
+            return idle.map_or(Ok(None), |file| {
+                let (there, path) = (file.option, file.path.to_path_buf());
+                Err(TrustError::Idle { there, path })
+            });
+        };
+        let Some(ca) = ca else {
+            let export = export.to_string();
+            return Err(TrustError::NoAuthority { export });
+        };
+        let own = match (certificate, key) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (Some(certificate), None) => return Err(half(certificate, KEY)),
+            (None, Some(key)) => return Err(half(key, CERTIFICATE)),
+            (None, None) => None,
+        };
+        let config = config(ca, own)?;
+        Ok(Some(Self {
+            config: Arc::new(config),
+            warning: key.and_then(|key| key.warning()),
+        }))
+    }
+}
+
+fn half(there: PemFile<'_>, missing: &'static str) -> TrustError {
+    TrustError::Half {
+        there: there.option,
+        path: there.path.to_path_buf(),
+        missing,
+    }
+}
+
+fn config(
+    ca: PemFile<'_>,
+    own: Option<(PemFile<'_>, PemFile<'_>)>,
+) -> Result<ClientConfig, CertificateError> {
+    let remedy = "name the authority's own certificate";
+    let mut roots = RootCertStore::empty();
+    for root in ca.certificates()? {
+        let added = roots.add(root);
+        added.map_err(|error| ca.content(error.to_string(), remedy))?;
+    }
+    let provider: Arc<CryptoProvider> = Arc::new(ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&TLS13, &TLS12])
+        .map_err(|error| ca.content(error.to_string(), remedy))?
+        .with_root_certificates(roots);
+    let mut config = match own {
+        None => builder.with_no_client_auth(),
+        Some((certificate, key)) => {
+            let chain = certificate.certificates()?;
+            let built = builder.with_client_auth_cert(chain, key.key()?);
+            built.map_err(|error| unfit(&error, key))?
+        }
+    };
+    // Connections are made seldom: none is taken up again, and each one proves anew who is there.
+    config.resumption = Resumption::disabled();
+    Ok(config)
+}
+
+fn unfit(error: &Error, key: PemFile<'_>) -> CertificateError {
+    match error {
+        Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => key.content(
+            "the key does not belong to the certificate in --export-certificate",
+            "name the one with which the certificate was asked for",
+        ),
+        error => key.content(
+            error.to_string(),
+            "make a key and a certificate as docs/CONFIGURATION.md says",
+        ),
+    }
+}
