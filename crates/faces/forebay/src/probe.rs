@@ -33,7 +33,7 @@ pub(crate) struct ProbeArgs {
     )]
     read: Option<PathBuf>,
     /// Where records go; may be given several times. A file that ends in .ipfix (RFC 5655), in .parquet or .csv for a table, or, with a JSON object in each line, in .jsonl; a collector as ipfix+udp://HOST:PORT
-    /// (20,000 flows/s at most, since nothing holds a sender of UDP back), ipfix+tcp://HOST:PORT, or ipfix+tls://HOST:PORT (TLS 1.2
+    /// (20,000 flows/s, since nothing holds a sender of UDP back; faster where records of an interface would wait for more than half a second), ipfix+tcp://HOST:PORT, or ipfix+tls://HOST:PORT (TLS 1.2
     /// or 1.3, port 4740 by convention), whose certificate has to name HOST; `none` forms and counts them.
     #[arg(long, value_name = "WHERE", default_value = "none")]
     export: Vec<Export>,

@@ -96,7 +96,7 @@ settings! {
         /// Records of each thread that captures that may wait for the exporters, and for each collector over TCP or TLS that is away while an interface is read. Those of an interface that find no room are lost, and counted.
         #[flag = "queue"]
         queue_flows: u32 [256..=16_777_216] = 262_144,
-        /// Where records go: a file that ends in .ipfix, in .parquet or .csv for a table, or, with a JSON object in each line, in .jsonl; a collector as ipfix+udp://HOST:PORT (20,000 flows/s at most), ipfix+tcp://HOST:PORT, or ipfix+tls://HOST:PORT (port 4740 by convention); `none` forms and counts them.
+        /// Where records go: a file that ends in .ipfix, in .parquet or .csv for a table, or, with a JSON object in each line, in .jsonl; a collector as ipfix+udp://HOST:PORT (20,000 flows/s; faster where records of an interface would wait for more than half a second), ipfix+tcp://HOST:PORT, or ipfix+tls://HOST:PORT (port 4740 by convention); `none` forms and counts them.
         export: Vec<Export> = Vec::new() => "none",
         /// Of ipfix+tls://: certificates of the authorities that made the collectors', as PEM. No authority is believed of itself; /etc/ssl/certs/ca-certificates.crt has those that Debian believes.
         #[flag = "export-ca"]

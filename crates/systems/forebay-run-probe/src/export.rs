@@ -5,6 +5,7 @@ mod carrier;
 mod ipfix;
 mod json_lines;
 mod lasting;
+mod pace;
 mod stream;
 mod table;
 mod templates;
@@ -66,6 +67,12 @@ trait Output: Send {
     /// Whether something may be written behind what could not be.
     fn goes_on(&self) -> bool {
         false
+    }
+    /// So many records wait, which shall not be for long.
+    fn load(&mut self, _waiting: usize) {}
+    /// When it is to be written to again, if it said that it takes nothing for now and knows.
+    fn next_ns(&self) -> Option<u64> {
+        None
     }
     /// Looks after a collector while no record waits for it.
     fn tend(&mut self) {}
@@ -199,7 +206,8 @@ impl Exporter {
             Export::Csv(path) => Box::new(Csv::create(path, settings)?),
             Export::Parquet(path) => Box::new(Parquet::create(path, settings)?),
             Export::IpfixFile(path) => ipfix(Carrier::file(path)?),
-            Export::IpfixUdp(collector) => ipfix(Carrier::udp(collector, stop)?),
+            // What reads a file may be held back.
+            Export::IpfixUdp(collector) => ipfix(Carrier::udp(collector, !lasts, stop)?),
             Export::IpfixTcp(collector) => {
                 ipfix(Carrier::stream(Place::plain(collector), lasts, stop)?)
             }
@@ -235,7 +243,7 @@ impl Exporter {
         }
         self.waiting.push_back(row.clone());
         if self.waiting.len().is_multiple_of(BATCH) {
-            self.write();
+            self.write_in_time();
         }
     }
 
@@ -278,6 +286,18 @@ impl Exporter {
         held
     }
 
+    /// When there is a turn for what waits, if something does and that is known.
+    pub(crate) fn next_ns(&self) -> Option<u64> {
+        let waits = !self.waiting.is_empty() && !self.has_failed;
+        self.to.next_ns().filter(|_| waits)
+    }
+
+    /// Writes what waits, as far as it is taken, in time.
+    pub(crate) fn write_in_time(&mut self) {
+        self.to.load(self.waiting.len());
+        self.write();
+    }
+
     /// Writes what waits, as far as it is taken.
     pub(crate) fn write(&mut self) {
         if self.waiting.is_empty() && !self.has_failed {
@@ -309,6 +329,8 @@ impl Exporter {
     pub(crate) fn write_all(&mut self, stop: &Stop, until_ns: u64) {
         let (mut left, mut since_ns) = (self.waiting.len(), clock::monotonic_ns());
         loop {
+            // There is time.
+            self.to.load(0);
             self.write();
             let now_ns = clock::monotonic_ns();
             if self.waiting.len() < left {
@@ -318,7 +340,8 @@ impl Exporter {
             if left == 0 || is_over || stop.urgency() >= Urgency::Hurry {
                 break;
             }
-            wait::sleep_until(now_ns + END_LOOK_NS, 0);
+            let look_ns = now_ns + END_LOOK_NS;
+            wait::sleep_until(self.next_ns().unwrap_or(look_ns).min(look_ns), 0);
         }
         if !self.waiting.is_empty() {
             self.unwritten += self.waits();

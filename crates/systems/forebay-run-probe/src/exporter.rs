@@ -81,16 +81,22 @@ impl Exporters {
         let mut shown_ns = clock::monotonic_ns();
         let mut reported_ns = shown_ns;
         loop {
-            match queue.take(LOOK) {
+            match queue.take(self.until_turn()) {
                 Found::Records(lane, records) => self.take(lane, &records),
                 Found::Nothing => {}
                 Found::End => break,
             }
             let now_ns = clock::monotonic_ns();
+            let has_turn =
+                |exporter: &&mut Exporter| exporter.next_ns().is_some_and(|at| at <= now_ns);
+            self.all
+                .iter_mut()
+                .filter(has_turn)
+                .for_each(Exporter::write_in_time);
             if now_ns >= shown_ns + look_ns {
                 shown_ns = now_ns;
                 // A record waits for others no longer than that.
-                self.all.iter_mut().for_each(Exporter::write);
+                self.all.iter_mut().for_each(Exporter::write_in_time);
                 let news = self.all.iter_mut().filter_map(Exporter::news);
                 news.for_each(|news| drop(note.send(news)));
                 book.show(queue, &self);
@@ -101,6 +107,15 @@ impl Exporters {
             }
         }
         self.end(queue, &mut book)
+    }
+
+    /// How long records are waited for: until something that waits has its turn, at most for a look.
+    fn until_turn(&self) -> Duration {
+        let turns = self.all.iter().filter_map(Exporter::next_ns);
+        let left_ns = turns
+            .min()
+            .map(|at| at.saturating_sub(clock::monotonic_ns()));
+        left_ns.map_or(LOOK, |ns| LOOK.min(Duration::from_nanos(ns)))
     }
 
     /// Takes records out of a lane.

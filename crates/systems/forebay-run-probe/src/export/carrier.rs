@@ -13,6 +13,7 @@ use forebay_wire::ipfix::udp_message_bytes_max;
 
 use super::begin;
 use super::lasting::{Lasting, Turn};
+use super::pace::Pace;
 use super::stream::{Place, Stream, first};
 use crate::error::ProbeError;
 
@@ -26,9 +27,6 @@ const MTU_BYTES_MAX: usize = 9_000;
 const REFRESH_MESSAGES: u64 = 1_000;
 /// And after so long, in ns.
 const REFRESH_NS: u64 = 60_000_000_000;
-/// Flows in a second that are sent over UDP, which has nothing that holds a sender back: nfcapd loses none of so many.
-const UDP_FLOWS_HZ: u64 = 20_000;
-const SECOND_NS: u64 = 1_000_000_000;
 /// How long a collector is waited for: to take what is sent, and to close the connection at the end.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// One look at whether to go on waiting.
@@ -45,8 +43,9 @@ pub(super) struct Udp {
     socket: UdpSocket,
     message_bytes: usize,
     stop: Stop,
-    /// When the next message may go.
-    next_ns: u64,
+    /// It waits for its turn itself, and so holds back a reader of a file; else it is asked.
+    waits: bool,
+    pace: Pace,
     /// Since templates were sent, and when that was; none: they never were, or were refused.
     messages: u64,
     told_ns: Option<u64>,
@@ -63,7 +62,8 @@ impl Carrier {
         Ok(Self::File { file, to })
     }
 
-    pub(super) fn udp(collector: &str, stop: &Stop) -> Result<Self, ProbeError> {
+    /// Datagrams, each at its turn: where it `waits`, a call of [`send`](Self::send) takes so long; else [`turn`](Self::turn) says so.
+    pub(super) fn udp(collector: &str, waits: bool, stop: &Stop) -> Result<Self, ProbeError> {
         let open = |address: SocketAddr| {
             let any: IpAddr = if address.is_ipv4() {
                 Ipv4Addr::UNSPECIFIED.into()
@@ -88,7 +88,8 @@ impl Carrier {
             socket,
             message_bytes,
             stop: stop.clone(),
-            next_ns: 0,
+            waits,
+            pace: Pace::new(),
             messages: 0,
             told_ns: None,
         }))
@@ -109,7 +110,27 @@ impl Carrier {
     pub(super) fn turn(&mut self) -> Turn {
         match self {
             Self::Lasting(lasting) => lasting.turn(),
+            Self::Udp(udp) if !udp.waits && clock::monotonic_ns() < udp.pace.next_ns() => {
+                Turn::Wait
+            }
             _ => Turn::Send,
+        }
+    }
+
+    /// So many records wait for their turn, which shall come in time.
+    pub(super) fn load(&mut self, waiting: usize) {
+        if let Self::Udp(udp) = self
+            && !udp.waits
+        {
+            udp.pace.load(waiting);
+        }
+    }
+
+    /// When there is a turn for what waits, if that is known.
+    pub(super) const fn next_ns(&self) -> Option<u64> {
+        match self {
+            Self::Udp(udp) if !udp.waits => Some(udp.pace.next_ns()),
+            _ => None,
         }
     }
 
@@ -182,16 +203,16 @@ impl Carrier {
 impl Udp {
     /// Sends a message when its turn has come; when nothing is waited for any longer, one whose turn has not come is not sent.
     fn send(&mut self, message: &[u8], records: usize, with_templates: bool) -> io::Result<()> {
-        while clock::monotonic_ns() < self.next_ns {
+        while self.waits && clock::monotonic_ns() < self.pace.next_ns() {
             if self.stop.urgency() >= Urgency::Hurry {
                 let text = "there is no time left to send them";
                 return Err(io::Error::new(io::ErrorKind::TimedOut, text));
             }
             let look_ns = clock::monotonic_ns() + LOOK.as_nanos() as u64;
-            wait::sleep_until(self.next_ns.min(look_ns), 0);
+            wait::sleep_until(self.pace.next_ns().min(look_ns), 0);
         }
         let now_ns = clock::monotonic_ns();
-        self.next_ns = now_ns.max(self.next_ns) + records as u64 * SECOND_NS / UDP_FLOWS_HZ;
+        self.pace.went(now_ns, records);
         let sent = self.socket.send(message);
         if sent.is_err() {
             // A collector that comes later has not seen them.

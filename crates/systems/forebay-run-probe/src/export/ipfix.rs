@@ -182,6 +182,14 @@ impl Output for Ipfix {
         })
     }
 
+    fn load(&mut self, waiting: usize) {
+        self.carrier.load(waiting);
+    }
+
+    fn next_ns(&self) -> Option<u64> {
+        self.carrier.next_ns()
+    }
+
     fn tend(&mut self) {
         // No record is under way.
         self.turn();
