@@ -13,10 +13,11 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
+use rig::nfcapd::Nfcapd;
 use rig::{Ended, forebay, start};
 use serde_json::Value;
 use small_disk::on_small_disk;
@@ -200,64 +201,20 @@ fn a_table_that_is_too_small_loses_no_packet() {
     }
 }
 
-/// Bytes that wait in the socket bound to this UDP port; none without one.
-fn unread(port: &str) -> Option<u64> {
-    let sockets = fs::read_to_string("/proc/net/udp").unwrap();
-    let port = format!(":{:04X}", port.parse::<u16>().unwrap());
-    let mut lines = sockets
-        .lines()
-        .skip(1)
-        .map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let line = lines.find(|line| line[1].ends_with(&port))?;
-    let (_, waiting) = line[4].split_once(':').unwrap();
-    Some(u64::from_str_radix(waiting, 16).unwrap())
-}
-
 /// A collector of another project over UDP, which has the same totals.
 #[test]
 fn nfcapd_has_the_same_totals() {
-    let is_there = Command::new("nfcapd")
-        .arg("-V")
-        .stdout(Stdio::null())
-        .status();
-    if !is_there.is_ok_and(|status| status.success()) {
-        forebay_testing::skip!("nfcapd is not installed (package nfdump)");
-        return;
-    }
     let folder = TempDir::new().unwrap();
     let (pcap, truth) = captured(folder.path(), &[]);
     for uniflow in ["off", "on"] {
         let flows = folder.path().join(format!("nfcapd-{uniflow}"));
-        fs::create_dir(&flows).unwrap();
-        // The port is free until the collector has it.
-        let port = UdpSocket::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port()
-            .to_string();
-        let mut command = Command::new("nfcapd");
-        command.arg("-w").arg(&flows);
-        let collector = start(command.args(["-b", "127.0.0.1", "-t", "3600", "-p", &port]));
-        rig::wait_for("the collector", || unread(&port));
-        let address = format!("ipfix+udp://127.0.0.1:{port}");
-        let json = probe(&pcap, &["--export", &address, "--uniflow", uniflow]).json_of(0);
-        // What it has not read when it is told to end, it never reads.
-        rig::wait_for("an empty socket", || {
-            (unread(&port) == Some(0)).then_some(())
-        });
-        rig::signal("TERM", collector.pid());
-        let ended = collector.end();
-        assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
-        let mut command = Command::new("nfdump");
-        let told = start(command.arg("-R").arg(&flows).arg("-I")).end();
-        let number = |key: &str| -> u64 {
-            let line = told.stdout.lines().find_map(|line| line.strip_prefix(key));
-            line.unwrap_or_else(|| panic!("no {key} in {}", told.stdout))
-                .trim()
-                .parse()
-                .unwrap()
+        let Some(collector) = Nfcapd::start(&flows) else {
+            return;
         };
+        let address = format!("ipfix+udp://127.0.0.1:{}", collector.port);
+        let json = probe(&pcap, &["--export", &address, "--uniflow", uniflow]).json_of(0);
+        let told = collector.end();
+        let number = |key: &str| told.number(key);
         // Of a flow both ways nfdump adds up one way by protocol.
         let protocols: &[_] = if uniflow == "on" {
             &[None, Some((6, "tcp")), Some((17, "udp"))]
@@ -272,10 +229,10 @@ fn nfcapd_has_the_same_totals() {
             let end = protocol.map_or(":".to_owned(), |(_, name)| format!("_{name}:"));
             for (at, what) in ["Packets", "Bytes"].iter().enumerate() {
                 let sum: u64 = volumes.iter().map(|volume| volume[at]).sum();
-                assert_eq!(number(&format!("{what}{end}")), sum, "{}", told.stdout);
+                assert_eq!(number(&format!("{what}{end}")), sum, "{}", told.0);
             }
         }
-        assert_eq!(json["flows_exported"], number("Flows:"), "{}", told.stdout);
+        assert_eq!(json["flows_exported"], number("Flows:"), "{}", told.0);
         assert_eq!(number("Sequence failures:"), 0);
     }
 }

@@ -6,6 +6,7 @@
 )]
 
 mod over_tls;
+mod over_udp;
 mod rig;
 
 use std::collections::BTreeMap;

@@ -5,6 +5,7 @@
 pub(crate) mod blocks;
 pub(crate) mod certificates;
 pub(crate) mod hld;
+pub(crate) mod nfcapd;
 pub(crate) mod offenders;
 pub(crate) mod sender;
 pub(crate) mod sockets;
