@@ -423,3 +423,6 @@ impl Exporter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
