@@ -1,10 +1,12 @@
 //! What must hold for any bytes taken as a file of IPFIX messages. Shared by the fuzz target and by the test that replays its corpus.
 //!
+//! Templates of flows and of options, elements of IANA and of enterprises, values of fixed and of variable length, and lists of both (RFC 6313).
+//!
 //! No panic; what is read lies in its set, and has no more values than bytes; written again it is read the same; the cache keeps its limits.
 
 use forebay_wire::ipfix::{
-    FieldSpec, Message, MessageWriter, Messages, Set, SetKind, Template, TemplateCache,
-    TemplateRecord,
+    BasicList, FieldSpec, Message, MessageWriter, Messages, Set, SetKind, Template, TemplateCache,
+    TemplateRecord, Value,
 };
 
 const TEMPLATES_MAX: usize = 8;
@@ -81,6 +83,8 @@ fn data(template: Template<'_>, body: &[u8]) {
         bytes += record.as_bytes().len();
         assert!(record.as_bytes().len() >= template.record_bytes_min);
         assert_eq!(record.values().count(), usize::from(template.fields));
+        let values = record.values().map(|(_, value)| value);
+        values.for_each(list);
         let mut writer = MessageWriter::new(&mut room, 0, 0).expect("room for a header");
         writer
             .push_record(template.id, |out| {
@@ -99,4 +103,32 @@ fn data(template: Template<'_>, body: &[u8]) {
         assert!(read.values().eq(record.values()));
     }
     assert!(bytes <= body.len());
+}
+
+/// Takes any value for a list: one that was whatever its template says is one as well as any other.
+fn list(value: Value<'_>) {
+    let Ok(list) = BasicList::new_checked(value) else {
+        return;
+    };
+    let inner: usize = list.values().map(|value| value.0.len()).sum();
+    assert!(inner + 5 <= value.0.len() && list.values().count() <= value.0.len());
+    // Written again by the writer of records, which has a length in front of it as a value of variable length.
+    let (header, bytes) = BasicList::header(list.semantic, list.spec);
+    let mut room = vec![0; 65_535];
+    let mut writer = MessageWriter::new(&mut room, 0, 0).expect("room for a header");
+    let written = writer.push_record(256, |out| {
+        out.bytes(&header[..bytes]);
+        for value in list.values() {
+            match list.spec.is_variable() {
+                true => out.variable(value.0),
+                false => out.bytes(value.0),
+            }
+        }
+    });
+    written.expect("it came in a message");
+    let message = Message::new_checked(writer.finish(0).bytes).expect("it was written here");
+    let set = message.sets().next().expect("a record");
+    let again = BasicList::new_checked(Value(set.body())).expect("it was one");
+    assert!((again.semantic, again.spec) == (list.semantic, list.spec));
+    assert!(again.values().eq(list.values()));
 }

@@ -14,7 +14,7 @@
 //! value      its bytes; where they vary their count before them: u8, or 255 and u16
 //! ```
 //!
-//! All numbers are big-endian. The sequence number counts the data records that were sent before the message, modulo 2³²
+//! The value of a `basicList` has values itself ([`BasicList`], RFC 6313). All numbers are big-endian. The sequence number counts the data records that were sent before the message, modulo 2³²
 //! (section 3.1): with the records of each message a reader finds how many are lost ([`records_lost`]).
 //! A writer ([`MessageWriter`]) fills the caller's buffer, and says when a record does not fit. A reader takes a [`Message`], its
 //! sets, templates ([`TemplateRecords`]) and records ([`Template::records`]). Templates are kept by a [`TemplateCache`], the only part that allocates.
@@ -57,6 +57,7 @@
 mod cache;
 pub mod elements;
 mod error;
+mod list;
 pub mod ntp;
 mod record;
 mod template;
@@ -69,6 +70,7 @@ use core::fmt;
 pub use cache::{Learnt, TemplateCache};
 pub use elements::{Element, ElementInfo};
 pub use error::{IpfixError, WriteError};
+pub use list::{BasicList, ListValues, ORDERED};
 pub use record::{Record, Records, Value, Values};
 pub use template::{FieldSpec, FieldSpecs, Template, TemplateRecord, TemplateRecords};
 pub use writer::{Finished, MessageWriter, RecordWriter};

@@ -87,6 +87,21 @@ pub enum IpfixError {
         /// The field, from 0.
         field: u16,
     },
+    /// A list ends within its header.
+    #[error("{have} bytes are shorter than the header of a list")]
+    ListHeader {
+        /// Bytes that are there.
+        have: usize,
+    },
+    /// The values of a list have no bytes: it would have any number of them.
+    #[error("the values of a list have no bytes")]
+    EmptyListValue,
+    /// A list ends within a value.
+    #[error("a list ends within its value {value}")]
+    ListCut {
+        /// The value, from 0.
+        value: usize,
+    },
     /// Templates beyond what the cache takes.
     #[error("the cache has its {most} templates")]
     CacheTemplates {
@@ -119,6 +134,9 @@ impl IpfixError {
             Self::ScopeCount { .. } => "bad_scope_count",
             Self::EmptyField { .. } => "empty_field",
             Self::RecordCut { .. } => "record_cut",
+            Self::ListHeader { .. } => "list_header_cut",
+            Self::EmptyListValue => "empty_list_value",
+            Self::ListCut { .. } => "list_cut",
             Self::CacheTemplates { .. } => "cache_templates_full",
             Self::CacheBytes { .. } => "cache_bytes_full",
         }

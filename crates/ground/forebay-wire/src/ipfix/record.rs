@@ -110,7 +110,7 @@ impl<'a> Iterator for Values<'_, 'a> {
 }
 
 #[inline]
-fn split_value(spec: FieldSpec, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(super) fn split_value(spec: FieldSpec, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     if !spec.is_variable() {
         return bytes.split_at_checked(spec.bytes.into());
     }

@@ -69,7 +69,7 @@ impl FieldSpec {
     }
 
     /// The first of these specifiers, and the others.
-    fn split(specs: &[u8]) -> Option<(Self, &[u8])> {
+    pub(super) fn split(specs: &[u8]) -> Option<(Self, &[u8])> {
         let (&[i0, i1, l0, l1], rest) = specs.split_first_chunk()?;
         let (id, bytes) = (u16::from_be_bytes([i0, i1]), u16::from_be_bytes([l0, l1]));
         let (enterprise, rest) = if id & ENTERPRISE_BIT == 0 {

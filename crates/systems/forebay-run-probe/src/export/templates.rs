@@ -11,16 +11,14 @@ use forebay_wire::ipfix::elements::{
     PACKET_DELTA_COUNT, PROTOCOL_IDENTIFIER, SOURCE_IPV4_ADDRESS, SOURCE_IPV6_ADDRESS,
     SOURCE_TRANSPORT_PORT, TCP_CONTROL_BITS, VLAN_ID,
 };
-use forebay_wire::ipfix::{FieldSpec, MessageWriter, RecordWriter, VARIABLE_LENGTH, WriteError};
+use forebay_wire::ipfix::{
+    BasicList, FieldSpec, MessageWriter, ORDERED, RecordWriter, VARIABLE_LENGTH, WriteError,
+};
 
 /// Templates of flows without what plugins found, of IPv4 and of IPv6.
 const BARE: [u16; 2] = [256, 257];
 /// The first of those with it; those between are of options.
 const FIRST: u16 = 260;
-/// Of a list: its values are in order (RFC 6313, section 4.4).
-const ORDERED: u8 = 4;
-/// Of the number of an element: its enterprise follows.
-const ENTERPRISE_BIT: u16 = 0x8000;
 
 /// What stands in a record.
 #[derive(Clone, Copy)]
@@ -100,20 +98,14 @@ pub(super) fn write_fields(to: &mut RecordWriter<'_>, fields: &Fields) {
     }
 }
 
-/// The header of a list (RFC 6313, section 4.5.1).
+/// The header of a list.
 fn begin_list(list: &mut Vec<u8>, column: &Column) {
-    let element = column.element;
-    let bit = if element.enterprise == 0 {
-        0
-    } else {
-        ENTERPRISE_BIT
+    let of_value = FieldSpec {
+        element: column.element,
+        bytes: column.kind.number_bytes(),
     };
-    list.push(ORDERED);
-    list.extend((element.id | bit).to_be_bytes());
-    list.extend(column.kind.number_bytes().to_be_bytes());
-    if element.enterprise != 0 {
-        list.extend(element.enterprise.to_be_bytes());
-    }
+    let (header, bytes) = BasicList::header(ORDERED, of_value);
+    list.extend_from_slice(&header[..bytes]);
 }
 
 /// A template, and whether its collector was told.
