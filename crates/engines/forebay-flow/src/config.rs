@@ -124,7 +124,12 @@ pub struct ConfigError {
     pub high: u64,
 }
 
-fn in_range(name: &'static str, value: u64, low: u64, high: u64) -> Result<(), ConfigError> {
+pub(crate) fn in_range(
+    name: &'static str,
+    value: u64,
+    low: u64,
+    high: u64,
+) -> Result<(), ConfigError> {
     if (low..=high).contains(&value) {
         return Ok(());
     }

@@ -70,6 +70,12 @@ impl FlowKey {
         self.address(self.destination)
     }
 
+    /// Both addresses, as [`number`] has them.
+    #[inline]
+    pub(crate) const fn numbers(&self) -> (u128, u128) {
+        (self.source, self.destination)
+    }
+
     /// Version of IP, 4 or 6.
     pub const fn version(&self) -> u8 {
         self.version

@@ -2,7 +2,7 @@
 //!
 //! A [`Decoder`] makes a [`Packet`] of a captured frame, or says by a typed reason why there is none. A [`Table`] counts packets by their [`FlowKey`] in
 //! memory that is made once, and ends flows by their time-outs, by TCP, or for want of room. Each flow that has ended is handed on as a [`FlowRecord`].
-//! Heavy flows may be counted elsewhere and come back exactly ([`offload`]).
+//! A [`filter::Filter`] may stand between both. Heavy flows may be counted elsewhere and come back exactly ([`offload`]).
 //! The table keeps its books: what was taken is what the records had and what is held, in packets and octets.
 //!
 //! ```
@@ -28,6 +28,7 @@
 mod batch;
 mod config;
 mod decode;
+pub mod filter;
 mod index;
 mod key;
 pub mod offload;
