@@ -7,7 +7,7 @@ use anyhow::Result;
 use forebay_report::text::{bytes, si};
 use forebay_run::record::Record;
 use forebay_run_probe::config::ProbeSettings;
-use forebay_run_probe::{Export, PluginChoice, ProbePlan, ProbeSummary};
+use forebay_run_probe::{Export, FilterRule, PluginChoice, ProbePlan, ProbeSummary};
 
 use crate::flags::Flags;
 use crate::output::{Format, print_line};
@@ -40,6 +40,10 @@ pub(crate) struct ProbeArgs {
     /// What is read of flows beside their counts, with commas between: basic, pstats, bursts, rtt, entropy, dns, mdns, tls, quic, http, ssdp, ntp, dhcp.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     plugins: Vec<PluginChoice>,
+    /// What becomes of packets before they are counted; may be given several times, and the first rule that matches counts: "drop src 10.0.0.0/8 port 53 udp". It begins with pass, drop, sample 1/N or trim BYTES;
+    /// behind that may stand src, dst or net with an address or prefix, src-port, dst-port or port with a port or a range, and tcp, udp, sctp, icmp, icmp6 or proto NUMBER. What is dropped or left out is counted as filtered.
+    #[arg(long, value_name = "RULE")]
+    filter: Vec<FilterRule>,
     /// Directory for ledger and record, for `forebay audit`.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -55,6 +59,7 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
     args.settings.apply(&mut settings);
     settings.export.clone_from(&args.export);
     settings.plugins.clone_from(&args.plugins);
+    settings.filter.clone_from(&args.filter);
     let plan = ProbePlan {
         read: args.read.clone().unwrap_or_default(),
         out: args.out.clone(),
@@ -77,6 +82,12 @@ fn print_text(record: &Record<ProbeSummary>) {
         envelope.duration_s,
         si(summary.packet_rate_hz, "packets"),
     ));
+    for rule in &summary.filter {
+        print_line(format_args!(
+            "rule {:?}: {} packets, {} of them discarded",
+            rule.rule, rule.packets, rule.packets_discarded,
+        ));
+    }
     for export in &summary.exports {
         print_line(format_args!(
             "{} flows with {} packets ({}) to {}",

@@ -7,8 +7,8 @@
 //! `ring`, of an interface: the kernel counts what came for a ring and what found no room, the reader what it handed to the decoder, and the heads of the blocks what is held. Its items are packets alone: the kernel counts no octets.
 //! `below`: where flows are counted below user space, frames that came to the table there and what became of them; `offload`: what the table has counted, and what those who took flows out of it got. What is held is counted anew from
 //! the flows in it at the end, and before by what it has given out itself.
-//! `packets`: the reader counts what the input had, with what it got from below, the decoder what it refuses, and the receiver of the records what is in them; what is held is added up over the flows in the
-//! table at the end, and by what came and went before. Octets of a packet are what the decoder reads of it: that it reads them rightly is a matter of its tests. `records`, in flows with their octets as all that follows: what the table
+//! `packets`: the reader counts what the input had, with what it got from below, the decoder what it refuses, the reader what it did not hand on since the filter said so (`filtered`), and the receiver of the records what is in them; what is held is added up over the flows in the
+//! table at the end, and by what came and went before. Octets of a packet are what the decoder reads of it: that it reads them rightly is a matter of its tests. `filter`, where there are rules: what they discarded by the count of each of them, held against what was not handed on. `records`, in flows with their octets as all that follows: what the table
 //! gave, what was handed over, and what found no room. The link `queue` is what lies in a lane, by the lane's own count at both of its ends; the account `queue` what the exporting thread took out and gave to the exporters, and
 //! the link `fan_out` holds each exporter against it. `export`: each exporter counts what came, what it has written, what waits, and what it could not write or had no room for.
 
@@ -16,7 +16,7 @@ use std::path::Path;
 
 use forebay_flow::{PacketDrop, Volume};
 use forebay_ledger::{
-    Account, AccountId, Book, Counter, GroupId, GroupWriter, LinkSpec, Lossless, Schema,
+    Account, AccountId, Book, Counter, GroupId, GroupWriter, LinkSpec, Lossless, OneOf, Schema,
     SchemaBuilder, Tally, Unit, reasons,
 };
 use forebay_run::error::RunError;
@@ -44,6 +44,14 @@ reasons! {
 }
 
 reasons! {
+    /// Why a packet that can be read is in no record.
+    pub(crate) enum FilterDrop {
+        /// A rule of the filter says so.
+        Filtered = "filtered",
+    }
+}
+
+reasons! {
     /// Why a record is not handed over.
     pub(crate) enum RecordDrop {
         /// There was no room for it, and nothing may hold the input back.
@@ -61,11 +69,16 @@ reasons! {
     }
 }
 
+/// Why a packet is in no record.
+type NoRecord = OneOf<PacketDrop, FilterDrop>;
+
 /// What a probe has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Declared {
     /// It reads an interface.
     pub(crate) is_live: bool,
+    /// It has rules for packets.
+    pub(crate) has_filter: bool,
     /// Threads that capture.
     pub(crate) lanes: usize,
     /// What counts flows below user space.
@@ -103,7 +116,8 @@ pub(crate) fn exporter_name(place: usize) -> String {
 struct LaneWords {
     group: GroupId,
     ring: Option<RingWords>,
-    packets: Account<PacketDrop>,
+    packets: Account<NoRecord>,
+    filter: Option<Account<Lossless>>,
     records: Account<RecordDrop>,
     records_id: AccountId,
     /// What was put into its lane.
@@ -235,11 +249,14 @@ fn declare_lane(schema: &mut SchemaBuilder, declared: Declared, lane: usize) -> 
     });
     let (taken, packets) = schema.account(group, "packets", &owner, Unit::Packets);
     schema.headline(taken);
+    let filter =
+        (declared.has_filter).then(|| schema.account(group, "filter", &owner, Unit::Packets).1);
     let (records_id, records) = schema.account(group, "records", &owner, Unit::Flows);
     LaneWords {
         group,
         ring,
         packets,
+        filter,
         records,
         records_id,
         put: schema.cursor_tally(group, &format!("put_{owner}")),
@@ -402,7 +419,13 @@ impl CaptureBook {
         part.volume(words.packets.outgoing, flows.formed.volume);
         part.volume(words.packets.held, in_table);
         for (why, refused) in decoder.refused().iter() {
-            part.volume(words.packets.lost(why), refused);
+            part.volume(words.packets.lost(OneOf::First(why)), refused);
+        }
+        let filtered = OneOf::Second(FilterDrop::Filtered);
+        part.volume(words.packets.lost(filtered), flows.filtered);
+        if let Some(words) = &words.filter {
+            part.volume(words.incoming, flows.filter.discarded());
+            part.volume(words.outgoing, flows.filtered);
         }
         part.flows(words.records.incoming, flows.formed);
         part.flows(words.records.outgoing, outlet.given);

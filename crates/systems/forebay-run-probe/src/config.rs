@@ -3,12 +3,14 @@
 use std::path::PathBuf;
 
 use forebay_config::{Block, ConfigFile, Document, Sections};
+use forebay_flow::filter::{Filter, RULES_MAX};
 use forebay_flow::plugins::Plugins;
-use forebay_flow::{Config, DecodeConfig, Eviction};
+use forebay_flow::{Config, ConfigError, DecodeConfig, Eviction};
 use forebay_run::chain::{Joints, Member};
 use forebay_settings::{Settings as _, choices, settings};
 
 use crate::export::{Export, Trust, TrustError};
+use crate::filter::FilterRule;
 use crate::plugins::PluginChoice;
 use crate::run::ProbePlan;
 
@@ -109,6 +111,8 @@ settings! {
         export_key: Option<PathBuf> => "none",
         /// What is read of flows beside their counts: basic, pstats, bursts, rtt, entropy, dns, mdns, tls, quic, http, ssdp, ntp, dhcp. What each one says, and its memory, is in docs/FLOW_PROBE.md.
         plugins: Vec<PluginChoice> = Vec::new() => "none",
+        /// Rules for packets before they are counted; the first that matches says what becomes of one: pass, drop, sample 1/N, trim BYTES, each with src, dst, net, src-port, dst-port, port, tcp, udp, sctp, icmp, icmp6, proto. The language is in docs/FLOW_PROBE.md.
+        filter: Vec<FilterRule> = Vec::new() => "none: all packets pass",
         /// Where ledger and record lie. Made if it is not there.
         directory: PathBuf = "forebay-probe".into(),
         /// Flows that there is room for, 160 bytes each; line-lru rounds up to a power of two.
@@ -158,6 +162,12 @@ impl ProbeSettings {
         (decode, table)
     }
 
+    /// The packet filter that is asked for.
+    pub(crate) fn make_filter(&self) -> Result<Filter, ConfigError> {
+        let rules: Vec<_> = self.filter.iter().map(|rule| rule.0).collect();
+        Filter::new(&rules)
+    }
+
     /// The plugins that are asked for, with memory for so many flows.
     pub(crate) fn make_plugins(&self, flows: usize) -> Plugins {
         let kinds: Vec<_> = self.plugins.iter().map(|choice| choice.0).collect();
@@ -195,6 +205,15 @@ impl ConfigFile for ProbeFile {
                 return None;
             }
         };
+        if said.filter.len() > RULES_MAX {
+            block.complain(
+                "filter",
+                "it has too many rules",
+                "256 rules at most: each packet is held against one after the other",
+                "take some out, or make one prefix of several",
+            );
+            return None;
+        }
         if said.offload != OffloadChoice::Off && said.uniflow {
             block.complain(
                 "uniflow",

@@ -1,7 +1,8 @@
 //! What one thread that captures has: a decoder and a table of its own, and its lane to the exporter. Nothing of it is shared.
 
+use forebay_flow::filter::Filter;
 use forebay_flow::plugins::{Fields, Plugins};
-use forebay_flow::{Batch, Decoder, FlowRecord, Frame, Table, Volume};
+use forebay_flow::{Batch, Decoder, FlowRecord, Frame, Packet, Table, Volume};
 use forebay_ledger::Leak;
 use forebay_run::{Host, Stop, Urgency};
 
@@ -20,12 +21,15 @@ const TICKS_MAX: usize = 64;
 
 pub(crate) struct Flows<'a> {
     pub(crate) decoder: Decoder,
+    pub(crate) filter: Filter,
     pub(crate) table: Table,
     pub(crate) plugins: Plugins,
     /// Frames that the input had.
     pub(crate) read: u64,
     /// Packets that came to the decoder.
     pub(crate) seen: Volume,
+    /// Packets that were not handed on, as the filter said.
+    pub(crate) filtered: Volume,
     /// Records that the table gave.
     pub(crate) formed: Amount,
     pub(crate) outlet: Outlet<'a>,
@@ -58,10 +62,12 @@ impl<'a> Flows<'a> {
         }
         Ok(Self {
             decoder: Decoder::new(&decode)?,
+            filter: plan.settings.make_filter()?,
             plugins: plan.settings.make_plugins(table.places()),
             table,
             read: 0,
             seen: Volume::default(),
+            filtered: Volume::default(),
             formed: Amount::default(),
             outlet: Outlet::new(queue, lane),
             below,
@@ -92,8 +98,11 @@ impl<'a> Flows<'a> {
         }
         self.seen.packets += 1;
         match self.decoder.handle_frame(frame) {
-            Ok(packet) => {
+            Ok(mut packet) => {
                 self.seen.octets += u64::from(packet.octets);
+                if !self.filter.is_empty() && !self.passes(frame, &mut packet) {
+                    return;
+                }
                 if self.leak.take("packets") {
                     return;
                 }
@@ -131,6 +140,18 @@ impl<'a> Flows<'a> {
         for flow in below.closed(self.lane) {
             self.table.take_back(&flow);
         }
+    }
+
+    /// Whether the filter lets a packet pass; it may trim it.
+    fn passes(&mut self, frame: &Frame<'_>, packet: &mut Packet<'_>) -> bool {
+        let verdict = self.filter.judge(frame, packet);
+        if !verdict.passes {
+            self.filtered += Volume {
+                packets: 1,
+                octets: packet.octets.into(),
+            };
+        }
+        verdict.passes
     }
 
     /// Counts the packets that wait for others.

@@ -86,6 +86,7 @@ fn run(plan: &ProbePlan, host: &Host) -> Result<Record<ProbeSummary>, ProbeError
     let input = Input::open(plan, stop)?;
     let declared = Declared {
         is_live: plan.settings.interface.is_some(),
+        has_filter: !plan.settings.filter.is_empty(),
         lanes: input.lanes(),
         offload: plan.settings.offload,
         exporters: exporters.all.len(),

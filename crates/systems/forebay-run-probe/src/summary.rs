@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::books::exporter_name;
 use crate::export::Exporter;
+use crate::filter::{RuleSummary, summaries};
 use crate::flows::Flows;
 use crate::live::RingCounts;
 use crate::offload::{Below, Seen};
@@ -20,6 +21,10 @@ pub struct ProbeSummary {
     pub packets_in: u64,
     /// Their octets: of IP packets as their headers say, of others what is behind the link header.
     pub octets_in: u64,
+    /// Packets that the filter discarded.
+    pub packets_filtered: u64,
+    /// Their octets.
+    pub octets_filtered: u64,
     /// Flow records that were exported, of one exporter where there are several: the least.
     pub flows_exported: u64,
     /// Packets in them.
@@ -50,6 +55,8 @@ pub struct ProbeSummary {
     pub fragments_unknown: u64,
     /// Flows that a plugin gave up as all its buffers were in use.
     pub plugins_no_room: u64,
+    /// Each rule of the packet filter.
+    pub filter: Vec<RuleSummary>,
     /// Each exporter.
     pub exports: Vec<ExportSummary>,
 }
@@ -143,6 +150,8 @@ impl ProbeSummary {
         Self {
             packets_in,
             octets_in: sum(|one| one.flows.seen.octets + one.flows.taken_below().octets),
+            packets_filtered: sum(|one| one.flows.filtered.packets),
+            octets_filtered: sum(|one| one.flows.filtered.octets),
             flows_exported: of_least(|export| export.flows),
             packets_exported: of_least(|export| export.packets),
             octets_exported: of_least(|export| export.octets),
@@ -163,6 +172,7 @@ impl ProbeSummary {
             fragments_joined: sum(|one| one.flows.decoder.fragments_joined()),
             fragments_unknown: sum(|one| one.flows.decoder.fragments_unknown()),
             plugins_no_room: sum(|one| one.flows.plugins.no_room()),
+            filter: summaries(captured.iter().map(|one| &one.flows.filter)),
             exports,
         }
     }

@@ -11,12 +11,14 @@ use crate::run::ProbePlan;
 
 const LIVE: Declared = Declared {
     is_live: true,
+    has_filter: true,
     lanes: 2,
     offload: OffloadChoice::Xdp,
     exporters: 2,
 };
 const FILE: Declared = Declared {
     is_live: false,
+    has_filter: true,
     lanes: 1,
     offload: OffloadChoice::Software,
     exporters: 1,
@@ -61,15 +63,19 @@ fn plan(queue_flows: u32) -> ProbePlan {
     let mut plan = ProbePlan::default();
     plan.settings.interface = Some("none".into());
     plan.settings.queue_flows = queue_flows;
+    plan.settings.filter = vec!["drop src-port 50002".parse().unwrap()];
     plan
 }
 
-/// Two packets that are held, the second one earlier; a later fragment; and three that are refused.
+/// A packet that a rule drops; two that are held, the second one earlier; a later fragment; and three that are refused.
 fn take_packets(flows: &mut Flows<'_>) {
     let mut later = DATAGRAM;
     later[7] = 1;
     let ip = Some(LinkType::RawIp);
-    let frames: [(u64, _, &[u8]); 6] = [
+    let mut dropped = DATAGRAM;
+    dropped[21] += 2;
+    let frames: [(u64, _, &[u8]); 7] = [
+        (9, ip, &dropped),
         (9, ip, &DATAGRAM),
         (8, ip, &DATAGRAM),
         (9, ip, &later),
@@ -102,6 +108,11 @@ fn each_count_of_a_capture_is_in_its_own_term() {
             octets: 50,
         },
     };
+    assert_eq!((flows.filtered.packets, flows.filtered.octets), (1, 30));
+    flows.filtered = Volume {
+        packets: 7,
+        octets: 77,
+    };
     // One is handed over, one finds no room, and one waits.
     for _ in 0..2 {
         flows.outlet.push(row());
@@ -128,7 +139,7 @@ fn each_count_of_a_capture_is_in_its_own_term() {
         let LaneWords {
             packets, records, ..
         } = &book.words;
-        assert_eq!(shown.tally(packets.incoming), (6, 210));
+        assert_eq!(shown.tally(packets.incoming), (7, 240));
         assert_eq!(shown.tally(packets.outgoing), (5, 50));
         assert_eq!(shown.tally(packets.held), (3, 90));
         for why in [
@@ -136,9 +147,21 @@ fn each_count_of_a_capture_is_in_its_own_term() {
             PacketDrop::Truncated,
             PacketDrop::LinkType,
         ] {
-            assert_eq!(shown.tally(packets.lost(why)), (1, 40), "{why:?}");
+            assert_eq!(
+                shown.tally(packets.lost(OneOf::First(why))),
+                (1, 40),
+                "{why:?}"
+            );
         }
-        assert_eq!(shown.tally(packets.lost(PacketDrop::Malformed)), (0, 0));
+        let malformed = OneOf::First(PacketDrop::Malformed);
+        assert_eq!(shown.tally(packets.lost(malformed)), (0, 0));
+        // The rules' own counts are what the filter told, and the others what was not handed on.
+        let filtered = OneOf::Second(FilterDrop::Filtered);
+        assert_eq!(shown.tally(packets.lost(filtered)), (7, 77));
+        let filter = book.words.filter.as_ref().unwrap();
+        assert_eq!(shown.tally(filter.incoming), (1, 30));
+        assert_eq!(shown.tally(filter.outgoing), (7, 77));
+        assert_eq!(shown.tally(filter.held), (0, 0));
         assert_eq!(shown.tally(records.incoming), (9, 50));
         for tally in [
             records.outgoing,
@@ -157,7 +180,7 @@ fn each_count_of_a_capture_is_in_its_own_term() {
             words.account.lost(RingDrop::BrokenBlock),
         ];
         let of_ring = of_ring.map(|tally| shown.tally(tally));
-        assert_eq!(of_ring, [(100, 0), (6, 0), (5, 0), (20, 0), (15, 0)]);
+        assert_eq!(of_ring, [(100, 0), (7, 0), (5, 0), (20, 0), (15, 0)]);
         assert_eq!(
             (shown.value(words.freezes), shown.value(words.downs)),
             (2, 1)
