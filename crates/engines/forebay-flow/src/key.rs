@@ -81,6 +81,20 @@ impl FlowKey {
         self.version
     }
 
+    /// A number that is the same for both directions, in every process: FNV-1a of 64 bits over the lower end (address as 16 bytes, one of IPv4 as `::ffff:a.b.c.d`, and port), the
+    /// higher end, protocol, version of IP and VLAN, numbers in big-endian order. It is no secret, and says which packets may be of one flow, not which are.
+    pub fn identity(&self) -> u64 {
+        let (key, _) = self.canonical();
+        let mut hash = Fnv::default();
+        hash.add(&key.source.to_be_bytes());
+        hash.add(&key.source_port.to_be_bytes());
+        hash.add(&key.destination.to_be_bytes());
+        hash.add(&key.destination_port.to_be_bytes());
+        hash.add(&[key.protocol, key.version]);
+        hash.add(&key.vlan.to_be_bytes());
+        hash.0
+    }
+
     fn address(&self, number: u128) -> IpAddr {
         if self.version == 4 {
             IpAddr::V4(Ipv4Addr::from_bits(number as u32))
@@ -114,6 +128,23 @@ impl FlowKey {
             (self.turned(), true)
         } else {
             (self, false)
+        }
+    }
+}
+
+/// FNV-1a (draft-eastlake-fnv, section 2).
+struct Fnv(u64);
+
+impl Default for Fnv {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Fnv {
+    fn add(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
         }
     }
 }
@@ -181,6 +212,18 @@ mod tests {
         assert_eq!(own.canonical(), (own, false));
         let own = own.with_ports(443, 443);
         assert_eq!(own.canonical(), (own, false));
+    }
+
+    #[test]
+    fn the_identity_is_that_of_both_directions_and_known() {
+        let mut fnv = Fnv::default();
+        fnv.add(b"foobar");
+        // A vector of the draft.
+        assert_eq!(fnv.0, 0x8594_4171_f739_67e8);
+        let key = key();
+        assert_eq!(key.identity(), key.turned().identity());
+        let other = key.with_ports(443, 50_001);
+        assert_ne!(key.identity(), other.identity());
     }
 
     #[test]

@@ -40,10 +40,14 @@ pub(crate) struct ProbeArgs {
     /// What is read of flows beside their counts, with commas between: basic, pstats, bursts, rtt, entropy, dns, mdns, tls, quic, http, ssdp, ntp, dhcp.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     plugins: Vec<PluginChoice>,
-    /// What becomes of packets before they are counted; may be given several times, and the first rule that matches counts: "drop src 10.0.0.0/8 port 53 udp". It begins with pass, drop, sample 1/N or trim BYTES;
+    /// What becomes of packets before they are counted; may be given several times, and the first rule that matches counts: "drop src 10.0.0.0/8 port 53 udp". It begins with pass, drop, sample 1/N, trim BYTES or export;
     /// behind that may stand src, dst or net with an address or prefix, src-port, dst-port or port with a port or a range, and tcp, udp, sctp, icmp, icmp6 or proto NUMBER. What is dropped or left out is counted as filtered.
     #[arg(long, value_name = "RULE")]
     filter: Vec<FilterRule>,
+    /// A capture file (pcapng) of the packets that pass the filter, as long as `trim` leaves them, with flow and rule in the comment of each. Where a rule of the filter begins with export, its packets alone, or with
+    /// export BYTES so many bytes of each.
+    #[arg(long, value_name = "FILE")]
+    export_packets: Option<PathBuf>,
     /// Directory for ledger and record, for `forebay audit`.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -60,6 +64,7 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
     settings.export.clone_from(&args.export);
     settings.plugins.clone_from(&args.plugins);
     settings.filter.clone_from(&args.filter);
+    settings.export_packets.clone_from(&args.export_packets);
     let plan = ProbePlan {
         read: args.read.clone().unwrap_or_default(),
         out: args.out.clone(),
@@ -95,6 +100,14 @@ fn print_text(record: &Record<ProbeSummary>) {
             export.packets,
             bytes(export.octets as f64),
             export.to,
+        ));
+    }
+    if let Some(packets) = &summary.export_packets {
+        print_line(format_args!(
+            "{} packets ({}) to {}",
+            packets.packets,
+            bytes(packets.bytes as f64),
+            packets.to,
         ));
     }
     for (name, lost) in &envelope.drops {

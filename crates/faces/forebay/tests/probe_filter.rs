@@ -273,3 +273,203 @@ fn packets_that_vanish_behind_the_filter_are_found() {
         .json_of(1);
     assert_eq!(json["residual_packets"], 3, "{json}");
 }
+
+/// A packet of a pcapng file: captured and wire bytes, what its comment says, and its queue.
+struct Exported {
+    wire_bytes: u32,
+    bytes: Vec<u8>,
+    comment: String,
+    queue: u32,
+}
+
+/// The packets of a little-endian file with times in ns, read by its lengths.
+fn exported(path: &Path) -> Vec<Exported> {
+    let file = fs::read(path).unwrap();
+    let word = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap());
+    let half = |at: usize| usize::from(u16::from_le_bytes([file[at], file[at + 1]]));
+    let (mut at, mut all) = (0, Vec::new());
+    while at < file.len() {
+        let length = word(at + 4) as usize;
+        assert_eq!(word(at + length - 4) as usize, length);
+        if word(at) == 6 {
+            let captured = word(at + 20) as usize;
+            let mut packet = Exported {
+                wire_bytes: word(at + 24),
+                bytes: file[at + 28..at + 28 + captured].to_vec(),
+                comment: String::new(),
+                queue: u32::MAX,
+            };
+            let mut option = at + 28 + captured.next_multiple_of(4);
+            while half(option) != 0 {
+                let value = option + 4;
+                let bytes = half(option + 2);
+                match half(option) {
+                    1 => {
+                        packet.comment =
+                            String::from_utf8(file[value..value + bytes].to_vec()).unwrap()
+                    }
+                    6 => packet.queue = word(value),
+                    other => panic!("option {other}"),
+                }
+                option = value + bytes.next_multiple_of(4);
+            }
+            assert_eq!(option + 8, at + length);
+            all.push(packet);
+        }
+        at += length;
+    }
+    all
+}
+
+/// The frames of a capture of pcap.
+fn frames(pcap: &Path) -> Vec<Vec<u8>> {
+    let file = fs::read(pcap).unwrap();
+    let (mut rest, mut all) = (&file[24..], Vec::new());
+    while !rest.is_empty() {
+        let bytes = u32::from_le_bytes(rest[8..12].try_into().unwrap()) as usize;
+        all.push(rest[16..16 + bytes].to_vec());
+        rest = &rest[16 + bytes..];
+    }
+    all
+}
+
+#[test]
+fn packets_that_pass_are_exported_with_what_is_known_of_them() {
+    let folder = TempDir::new().unwrap();
+    let (pcap, packets) = captured(&folder, &[]);
+    let frames = frames(&pcap);
+    let (file, out) = (folder.path().join("it.pcapng"), folder.path().join("out"));
+    let (to, directory) = (file.display().to_string(), out.display().to_string());
+    let args = [
+        "--filter",
+        "drop udp",
+        "--filter",
+        "trim 80 tcp",
+        "--export-packets",
+        &to,
+        "--out",
+        &directory,
+    ];
+    let json = probe(&pcap, &args).json_of(0);
+    let exported = exported(&file);
+    let passing = packets
+        .iter()
+        .zip(&frames)
+        .filter(|(packet, _)| packet.protocol != 17);
+    let passing: Vec<_> = passing.collect();
+    assert_eq!(exported.len(), passing.len());
+    let mut by_flow = std::collections::HashMap::new();
+    for (exported, (packet, frame)) in exported.iter().zip(&passing) {
+        let is_trimmed = packet.protocol == 6 && frame.len() > 80;
+        let right = if is_trimmed { &frame[..80] } else { &frame[..] };
+        assert_eq!(exported.bytes, right);
+        assert_eq!(
+            (exported.wire_bytes as usize, exported.queue),
+            (frame.len(), 0)
+        );
+        let mut words = exported.comment.split(' ');
+        let flow = words.next().unwrap().strip_prefix("flow=").unwrap();
+        let rule = (packet.protocol == 6).then_some("rule=2");
+        let trimmed = is_trimmed.then(|| format!("trimmed_from={}", frame.len()));
+        assert!(
+            words.eq(rule.into_iter().chain(trimmed.as_deref())),
+            "{}",
+            exported.comment
+        );
+        // One number for both directions, and another for each flow.
+        let ports = packet.ports.unwrap_or_default();
+        let mut ends = [(packet.from, ports.0), (packet.to, ports.1)];
+        ends.sort();
+        let same = by_flow.entry((ends, packet.protocol)).or_insert(flow);
+        assert_eq!(*same, flow);
+    }
+    let numbers: std::collections::HashSet<_> = by_flow.values().collect();
+    assert_eq!(numbers.len(), by_flow.len());
+    let told = &json["export_packets"];
+    let bytes: usize = exported.iter().map(|packet| packet.bytes.len()).sum();
+    assert_eq!(
+        (&told["packets"], &told["bytes"]),
+        (&exported.len().into(), &bytes.into())
+    );
+    rig::assert_closed(&json, &out);
+    // A second reader, of another project, says the same of the file: its records are those of the packets.
+    let again = probe(&file, &["--export", "none"]).json_of(0);
+    let all = volume(passing.iter().map(|(packet, _)| *packet));
+    assert_eq!(
+        (&again["packets_exported"], &again["octets_exported"]),
+        (&all[0].into(), &all[1].into())
+    );
+}
+
+#[test]
+fn a_rule_says_which_packets_are_exported() {
+    let folder = TempDir::new().unwrap();
+    let (pcap, packets) = captured(&folder, &[]);
+    let file = folder.path().join("it.pcapng");
+    let to = file.display().to_string();
+    let args = ["--filter", "export 64 udp", "--export-packets", &to];
+    let json = probe(&pcap, &args).json_of(0);
+    let udp = packets
+        .iter()
+        .filter(|packet| packet.protocol == 17)
+        .count();
+    let exported = exported(&file);
+    assert_eq!(exported.len(), udp);
+    assert!(exported.iter().all(|packet| packet.bytes.len() <= 64));
+    assert_eq!(json["packets_exported"], packets.len(), "{json}");
+    // Without a file for them, and with one that is there.
+    let told = probe(&pcap, &args[..2]);
+    assert_eq!(told.code(), Some(2));
+    assert!(
+        told.stderr.contains("--export-packets FILE.pcapng"),
+        "{}",
+        told.stderr
+    );
+    let told = probe(&pcap, &args[2..]);
+    assert_eq!(told.code(), Some(2));
+    assert!(
+        told.stderr.contains("give --export-packets another name"),
+        "{}",
+        told.stderr
+    );
+}
+
+#[test]
+fn packets_that_vanish_on_their_way_to_the_file_are_found() {
+    let folder = TempDir::new().unwrap();
+    let (pcap, _) = captured(&folder, &[]);
+    let mut command = forebay();
+    command
+        .arg("probe")
+        .arg("--read")
+        .arg(&pcap)
+        .args(["--format", "json"]);
+    command
+        .arg("--export-packets")
+        .arg(folder.path().join("it.pcapng"));
+    let json = start(command.env("FOREBAY_LEAK", "packet_queue:2"))
+        .end()
+        .json_of(1);
+    assert_eq!(json["residual_items"], 2, "{json}");
+}
+
+/// What a full disk does not take is lost by name, and records are not.
+#[test]
+fn packets_for_a_full_device_are_counted_as_not_written() {
+    let folder = TempDir::new().unwrap();
+    let (pcap, packets) = captured(&folder, &[]);
+    let full = folder.path().join("it.pcapng.part");
+    std::os::unix::fs::symlink("/dev/full", &full).unwrap();
+    let file = folder.path().join("it.pcapng").display().to_string();
+    let json = probe(&pcap, &["--export-packets", &file]).json_of(2);
+    assert_eq!(
+        rig::dropped_in_all(&json, "packet_file.not_written"),
+        packets.len() as u64,
+        "{json}"
+    );
+    assert_eq!(json["packets_exported"], packets.len());
+    assert_eq!(
+        (&json["residual_items"], &json["reason"]),
+        (&0.into(), &"write_failed".into())
+    );
+}

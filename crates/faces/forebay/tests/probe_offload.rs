@@ -70,8 +70,11 @@ fn records_of_every_profile_are_the_same_with_the_offload_on() {
     assert_eq!(names.len(), 7, "{listed}");
     for (n, name) in names.into_iter().enumerate() {
         let pcap = captured(folder.path(), name);
-        let plugins = ["--plugins", "basic,pstats,tls,dns,http,quic"];
-        let common = if n % 2 == 0 { &plugins[..] } else { &[] };
+        let common: &[&str] = match n % 3 {
+            0 => &["--plugins", "basic,pstats,tls,dns,http,quic"],
+            1 => &["--filter", "drop port 443", "--filter", "trim 64 udp"],
+            _ => &[],
+        };
         let (alone, off) = records(&pcap, common);
         assert_eq!(off["packets_offloaded"], 0);
         for policy in ["packets", "rate", "heavy-hitter"] {
@@ -142,6 +145,28 @@ fn what_no_offload_can_do_is_named() {
         (
             &["--read", "-", "--offload", "software", "--uniflow", "on"],
             "leave --uniflow out",
+        ),
+        (
+            &[
+                "--read",
+                "-",
+                "--offload",
+                "software",
+                "--filter",
+                "drop src port 53",
+            ],
+            "'drop src port 53' tells apart packets of one flow",
+        ),
+        (
+            &[
+                "--read",
+                "-",
+                "--offload",
+                "software",
+                "--export-packets",
+                "p.pcapng",
+            ],
+            "leave one of them out",
         ),
         (
             &["--interface", "lo", "--offload", "xdp"],

@@ -14,7 +14,7 @@
 //! | what two ends say while they connect, over libfabric and over shared memory, and references to memory there | [`mod@fabric`], [`shm`] |
 //! | frames, IP packets and datagrams, as a capture holds them | [`packet`] |
 //! | flow records to a collector, and in files | [`ipfix`] |
-//! | how long a block of a capture file is | [`pcapng`] |
+//! | how long a block of a capture file is, and blocks with packets | [`pcapng`] |
 //! | time-division UDP, and the heaps that it may carry | [`tdm`], [`mod@heap`] |
 //!
 //! ```

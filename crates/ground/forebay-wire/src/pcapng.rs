@@ -1,4 +1,4 @@
-//! The beginning of a block of a pcapng file, as far as it tells how long the block is (draft-ietf-opsawg-pcapng, section 3.1).
+//! Blocks of a pcapng file: their beginning, as far as it tells how long one is, and those that are written (draft-ietf-opsawg-pcapng, section 3.1).
 //!
 //! ```text
 //! +0  type         0x0a0d0d0a for the header of a section, in either byte order
@@ -6,7 +6,11 @@
 //! +8  byte order   of a section's header alone: 0x1a2b3c4d in the order of the section
 //! ```
 
+mod emit;
+
 use crate::unit::ByteOrder;
+
+pub use emit::{INTERFACE_BYTES, PacketRepr, SECTION_BYTES, interface, section};
 
 /// Type of a section's header, the same in both byte orders: what a file begins with.
 pub const SECTION_HEADER: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];

@@ -10,7 +10,7 @@
 //! `packets`: the reader counts what the input had, with what it got from below, the decoder what it refuses, the reader what it did not hand on since the filter said so (`filtered`), and the receiver of the records what is in them; what is held is added up over the flows in the
 //! table at the end, and by what came and went before. Octets of a packet are what the decoder reads of it: that it reads them rightly is a matter of its tests. `filter`, where there are rules: what they discarded by the count of each of them, held against what was not handed on. `records`, in flows with their octets as all that follows: what the table
 //! gave, what was handed over, and what found no room. The link `queue` is what lies in a lane, by the lane's own count at both of its ends; the account `queue` what the exporting thread took out and gave to the exporters, and
-//! the link `fan_out` holds each exporter against it. `export`: each exporter counts what came, what it has written, what waits, and what it could not write or had no room for.
+//! the link `fan_out` holds each exporter against it. `tap`, `packet_queue`, `packet_file`, where packets themselves are exported: what was to be exported with the bytes of it, what is in the lane, and what was written. `export`: each exporter counts what came, what it has written, what waits, and what it could not write or had no room for.
 
 use std::path::Path;
 
@@ -30,6 +30,7 @@ use crate::exporter::{Exporters, Passed};
 use crate::flows::Flows;
 use crate::live::RingCounts;
 use crate::offload::{self, Below};
+use crate::packets::{Bulk, Lane, Written};
 use crate::queue::Queue;
 use crate::summary::{ProbeRecord, ProbeSummary};
 
@@ -48,6 +49,22 @@ reasons! {
     pub(crate) enum FilterDrop {
         /// A rule of the filter says so.
         Filtered = "filtered",
+    }
+}
+
+reasons! {
+    /// Why a packet is not handed over to the file of packets.
+    pub(crate) enum TapDrop {
+        /// There was no room for it, and nothing may hold the input back.
+        QueueFull = "queue_full",
+    }
+}
+
+reasons! {
+    /// Why a packet is not in the file of packets.
+    pub(crate) enum PacketFileDrop {
+        /// It could not be written.
+        NotWritten = "not_written",
     }
 }
 
@@ -79,6 +96,8 @@ pub(crate) struct Declared {
     pub(crate) is_live: bool,
     /// It has rules for packets.
     pub(crate) has_filter: bool,
+    /// It has a file for packets.
+    pub(crate) has_packet_file: bool,
     /// Threads that capture.
     pub(crate) lanes: usize,
     /// What counts flows below user space.
@@ -118,6 +137,7 @@ struct LaneWords {
     ring: Option<RingWords>,
     packets: Account<NoRecord>,
     filter: Option<Account<Lossless>>,
+    tap: Option<TapWords>,
     records: Account<RecordDrop>,
     records_id: AccountId,
     /// What was put into its lane.
@@ -125,6 +145,19 @@ struct LaneWords {
     /// In the order of [`METRICS`].
     metrics: [Counter; METRICS.len()],
     live: Counter,
+}
+
+/// What is exported of packets themselves, with what was put into the lane.
+struct TapWords {
+    id: AccountId,
+    account: Account<TapDrop>,
+    put: Tally,
+}
+
+/// The words of the thread that writes packets: of each lane the account, and what was taken out.
+struct PacketWords {
+    group: GroupId,
+    lanes: Vec<(Account<PacketFileDrop>, Tally)>,
 }
 
 struct RingWords {
@@ -181,6 +214,7 @@ struct Words {
     lanes: Vec<LaneWords>,
     export: ExportWords,
     below: Option<BelowWords>,
+    packets: Option<PacketWords>,
 }
 
 fn declare(run_id: &str, declared: Declared) -> Result<(Schema, Words), RunError> {
@@ -190,10 +224,14 @@ fn declare(run_id: &str, declared: Declared) -> Result<(Schema, Words), RunError
     let lanes: Vec<_> = lanes.collect();
     let export = declare_export(&mut schema, declared, &lanes);
     let below = declare_below(&mut schema, declared);
+    let packets = declared
+        .has_packet_file
+        .then(|| declare_packets(&mut schema, declared, &lanes));
     let words = Words {
         lanes,
         export,
         below,
+        packets,
     };
     Ok((schema.finish()?, words))
 }
@@ -252,11 +290,17 @@ fn declare_lane(schema: &mut SchemaBuilder, declared: Declared, lane: usize) -> 
     let filter =
         (declared.has_filter).then(|| schema.account(group, "filter", &owner, Unit::Packets).1);
     let (records_id, records) = schema.account(group, "records", &owner, Unit::Flows);
+    let tap = declared.has_packet_file.then(|| {
+        let (id, account) = schema.account(group, "tap", &owner, Unit::Packets);
+        let put = schema.cursor_tally(group, &format!("tapped_{owner}"));
+        TapWords { id, account, put }
+    });
     LaneWords {
         group,
         ring,
         packets,
         filter,
+        tap,
         records,
         records_id,
         put: schema.cursor_tally(group, &format!("put_{owner}")),
@@ -296,6 +340,30 @@ fn declare_export(
     }
 }
 
+fn declare_packets(
+    schema: &mut SchemaBuilder,
+    declared: Declared,
+    lanes: &[LaneWords],
+) -> PacketWords {
+    let group = schema.group("packet_file");
+    let mut words = Vec::new();
+    for (lane, from) in lanes.iter().enumerate() {
+        let Some(from) = &from.tap else {
+            continue;
+        };
+        let (owner, _) = declared.lane_names(lane);
+        let (id, account) = schema.account(group, "packet_file", &owner, Unit::Packets);
+        let taken = schema.cursor_tally(group, &format!("untapped_{owner}"));
+        let link = LinkSpec::new("packet_queue", &owner).from(from.id).to(id);
+        schema.link(link.in_flight(from.put, taken));
+        words.push((account, taken));
+    }
+    PacketWords {
+        group,
+        lanes: words,
+    }
+}
+
 /// The ledger, of which each thread writes its own part.
 pub(crate) struct Books {
     ledger: KeptLedger,
@@ -308,13 +376,14 @@ impl Books {
         out: Option<&Path>,
         declared: Declared,
         tell: &mut dyn FnMut(&str),
-    ) -> Result<(Self, Vec<CaptureBook>, ExportBook), RunError> {
+    ) -> Result<(Self, Vec<CaptureBook>, ExportBook, Option<PacketBook>), RunError> {
         let run_id = format!("probe-{}", std::process::id());
         let (schema, words) = declare(&run_id, declared)?;
         let Words {
             lanes,
             export,
             below,
+            packets,
         } = words;
         let ledger = KeptLedger::open(&schema, &run_id, out, declared.exporters, tell)?;
         let part = |group| Part::attach(&schema, &ledger, group);
@@ -332,7 +401,12 @@ impl Books {
             Ok::<_, RunError>(BelowBook { part, words })
         });
         let below = below.transpose()?;
-        Ok((Self { ledger, below }, lanes, export))
+        let packets = packets.map(|words| {
+            let part = part(words.group)?;
+            Ok::<_, RunError>(PacketBook { part, words })
+        });
+        let packets = packets.transpose()?;
+        Ok((Self { ledger, below }, lanes, export, packets))
     }
 
     /// Fills in what the tables below user space have now, and shows it; at the end with what is still in them.
@@ -375,6 +449,11 @@ impl Part {
     fn volume(&mut self, tally: Tally, volume: Volume) {
         self.book.set(tally.items, volume.packets);
         self.book.set(tally.bytes, volume.octets);
+    }
+
+    fn bulk(&mut self, tally: Tally, bulk: Bulk) {
+        self.book.set(tally.items, bulk.packets);
+        self.book.set(tally.bytes, bulk.bytes);
     }
 
     fn flows(&mut self, tally: Tally, amount: Amount) {
@@ -427,6 +506,13 @@ impl CaptureBook {
             part.volume(words.incoming, flows.filter.discarded());
             part.volume(words.outgoing, flows.filtered);
         }
+        if let (Some(words), Some(tap)) = (&words.tap, &flows.tap) {
+            part.bulk(words.account.incoming, tap.came);
+            part.bulk(words.account.outgoing, tap.given);
+            part.bulk(words.account.held, tap.held());
+            part.bulk(words.account.lost(TapDrop::QueueFull), tap.full);
+            part.volume(words.put, tap.put());
+        }
         part.flows(words.records.incoming, flows.formed);
         part.flows(words.records.outgoing, outlet.given);
         part.flows(words.records.held, outlet.held());
@@ -458,6 +544,28 @@ fn fill_ring(book: &mut Book, words: &RingWords, ring: &RingCounts, read: u64) {
     book.set(account.lost(RingDrop::BrokenBlock).items, ring.broken);
     book.set(words.freezes, ring.kernel.freezes);
     book.set(words.downs, ring.downs);
+}
+
+/// The part of the thread that writes packets.
+pub(crate) struct PacketBook {
+    part: Part,
+    words: PacketWords,
+}
+
+impl PacketBook {
+    /// Fills in what there is now, and shows it.
+    pub(crate) fn show(&mut self, lanes: &[Lane], written: &[Written]) {
+        let Self { part, words } = self;
+        let lanes = lanes.iter().zip(written);
+        for ((account, taken), (lane, written)) in words.lanes.iter().zip(lanes) {
+            part.bulk(account.incoming, written.came);
+            part.bulk(account.outgoing, written.written);
+            let not_written = account.lost(PacketFileDrop::NotWritten);
+            part.bulk(not_written, written.unwritten);
+            part.volume(*taken, lane.taken());
+        }
+        part.commit();
+    }
 }
 
 /// The part of the thread that exports.

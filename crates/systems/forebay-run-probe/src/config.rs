@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use forebay_config::{Block, ConfigFile, Document, Sections};
-use forebay_flow::filter::{Filter, RULES_MAX};
+use forebay_flow::filter::{Action, Filter, RULES_MAX};
 use forebay_flow::plugins::Plugins;
 use forebay_flow::{Config, ConfigError, DecodeConfig, Eviction};
 use forebay_run::chain::{Joints, Member};
@@ -11,6 +11,7 @@ use forebay_settings::{Settings as _, choices, settings};
 
 use crate::export::{Export, Trust, TrustError};
 use crate::filter::FilterRule;
+use crate::offload;
 use crate::plugins::PluginChoice;
 use crate::run::ProbePlan;
 
@@ -111,8 +112,10 @@ settings! {
         export_key: Option<PathBuf> => "none",
         /// What is read of flows beside their counts: basic, pstats, bursts, rtt, entropy, dns, mdns, tls, quic, http, ssdp, ntp, dhcp. What each one says, and its memory, is in docs/FLOW_PROBE.md.
         plugins: Vec<PluginChoice> = Vec::new() => "none",
-        /// Rules for packets before they are counted; the first that matches says what becomes of one: pass, drop, sample 1/N, trim BYTES, each with src, dst, net, src-port, dst-port, port, tcp, udp, sctp, icmp, icmp6, proto. The language is in docs/FLOW_PROBE.md.
+        /// Rules for packets before they are counted; the first that matches says what becomes of one: pass, drop, sample 1/N, trim BYTES, export, each with src, dst, net, src-port, dst-port, port, tcp, udp, sctp, icmp, icmp6, proto. The language is in docs/FLOW_PROBE.md.
         filter: Vec<FilterRule> = Vec::new() => "none: all packets pass",
+        /// A capture file (pcapng) of the packets that pass the filter, as long as rules with `trim` leave them, with flow and rule in the comment of each; where a rule has the action `export`, its packets alone. Those of an interface that the file cannot take in time are lost, and counted.
+        export_packets: Option<PathBuf> => "none",
         /// Where ledger and record lie. Made if it is not there.
         directory: PathBuf = "forebay-probe".into(),
         /// Flows that there is room for, 160 bytes each; line-lru rounds up to a power of two.
@@ -168,6 +171,12 @@ impl ProbeSettings {
         Filter::new(&rules)
     }
 
+    /// A rule says which packets are exported.
+    pub(crate) fn has_export_rule(&self) -> bool {
+        let is_one = |rule: &FilterRule| matches!(rule.0.action, Action::Export { .. });
+        self.filter.iter().any(is_one)
+    }
+
     /// The plugins that are asked for, with memory for so many flows.
     pub(crate) fn make_plugins(&self, flows: usize) -> Plugins {
         let kinds: Vec<_> = self.plugins.iter().map(|choice| choice.0).collect();
@@ -214,27 +223,29 @@ impl ConfigFile for ProbeFile {
             );
             return None;
         }
-        if said.offload != OffloadChoice::Off && said.uniflow {
-            block.complain(
-                "uniflow",
-                "what is counted below user space has both directions",
-                "false, where offload is on",
-                "take uniflow or offload out",
-            );
-            return None;
-        }
-        if said.offload == OffloadChoice::Xdp && said.interface.is_none() {
+        if let Err(error) = offload::check(&said) {
+            let text = error.to_string();
+            let (wrong, remedy) = text.split_once("; ").unwrap_or((&text, ""));
             block.complain(
                 "offload",
-                "a capture has no interface that a program could be put on",
-                "software, or an interface to read",
-                "write offload = \"software\", or interface in place of read",
+                wrong,
+                "off, or what goes with the other keys",
+                remedy,
             );
             return None;
         }
         // What is wrong with the files for TLS is told with all other mistakes, before anything is opened.
         if let Err(error) = Trust::load(&said) {
             complain(&block, &error);
+        }
+        if said.has_export_rule() && said.export_packets.is_none() {
+            block.complain(
+                "filter",
+                "a rule exports packets, and there is no file for them",
+                "a file for packets where a rule has the action export",
+                "add export_packets = \"packets.pcapng\", or take the rule out",
+            );
+            return None;
         }
         Some(Self(ProbePlan {
             read,

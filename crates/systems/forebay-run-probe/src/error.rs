@@ -52,6 +52,17 @@ pub enum ProbeError {
         "--offload counts both directions of a flow; leave --uniflow out, or give --offload off"
     )]
     OneWay,
+    /// Packets that are counted below are not there to be exported.
+    #[error(
+        "--offload counts packets below user space, which --export-packets would lack; leave one of them out"
+    )]
+    NotThere,
+    /// What is counted below is seen by no rule.
+    #[error(
+        "--filter '{0}' tells apart packets of one flow, which --offload counts below user space; \
+         write a rule that names no src or dst and does not sample, or give --offload off"
+    )]
+    TellsApart(String),
     /// An output cannot be begun.
     #[error(transparent)]
     Output(#[from] BeginError),
@@ -77,6 +88,11 @@ pub enum ProbeError {
     /// The same exporter is asked for twice.
     #[error("{0} is given twice; leave one --export of it out")]
     Twice(String),
+    /// Packets are to be exported, and there is no file for them.
+    #[error(
+        "a rule of the filter exports packets, and there is no file for them; give --export-packets FILE.pcapng, or take the rule out"
+    )]
+    NoPacketFile,
     /// Books, files, the system.
     #[error(transparent)]
     Run(#[from] RunError),

@@ -9,6 +9,7 @@ use forebay_run::{Host, Stop, Urgency};
 use crate::error::ProbeError;
 use crate::export::{Amount, Row};
 use crate::offload::{self, Below};
+use crate::packets::Tap;
 use crate::queue::{Outlet, Queue};
 use crate::run::ProbePlan;
 
@@ -39,6 +40,8 @@ pub(crate) struct Flows<'a> {
     tick_ns: u64,
     /// The latest of them, ns.
     latest_ns: u64,
+    /// Where packets themselves are exported to.
+    pub(crate) tap: Option<Tap<'a>>,
     batch: Batch,
     /// Nothing may hold the input back.
     is_live: bool,
@@ -74,6 +77,7 @@ impl<'a> Flows<'a> {
             lane,
             tick_ns: 0,
             latest_ns: 0,
+            tap: None,
             batch: Batch::new(BATCH_PACKETS),
             is_live: plan.settings.interface.is_some(),
             stop: host.stop.clone(),
@@ -100,7 +104,7 @@ impl<'a> Flows<'a> {
         match self.decoder.handle_frame(frame) {
             Ok(mut packet) => {
                 self.seen.octets += u64::from(packet.octets);
-                if !self.filter.is_empty() && !self.passes(frame, &mut packet) {
+                if self.looks_at_packets() && !self.passes(frame, &mut packet) {
                     return;
                 }
                 if self.leak.take("packets") {
@@ -142,6 +146,11 @@ impl<'a> Flows<'a> {
         }
     }
 
+    #[inline]
+    const fn looks_at_packets(&self) -> bool {
+        !self.filter.is_empty() || self.tap.is_some()
+    }
+
     /// Whether the filter lets a packet pass; it may trim it.
     fn passes(&mut self, frame: &Frame<'_>, packet: &mut Packet<'_>) -> bool {
         let verdict = self.filter.judge(frame, packet);
@@ -150,6 +159,11 @@ impl<'a> Flows<'a> {
                 packets: 1,
                 octets: packet.octets.into(),
             };
+        } else if let Some(tap) = &mut self.tap
+            && tap.take(frame, packet, &verdict)
+        {
+            let (is_live, stop) = (self.is_live, &self.stop);
+            tap.hand_over(|| may_wait(is_live, stop));
         }
         verdict.passes
     }
@@ -198,12 +212,18 @@ impl<'a> Flows<'a> {
         });
         self.hand_over();
         self.outlet.close();
+        if let Some(tap) = &mut self.tap {
+            tap.close();
+        }
     }
 
     /// Records wait for others no longer.
     pub(crate) fn hand_over(&mut self) {
         let (is_live, stop) = (self.is_live, &self.stop);
         self.outlet.hand_over(|| may_wait(is_live, stop));
+        if let Some(tap) = &mut self.tap {
+            tap.hand_over(|| may_wait(is_live, stop));
+        }
         let mut ignored = Volume::default();
         for (_, refused) in self.decoder.refused().iter() {
             ignored += refused;

@@ -108,12 +108,18 @@ pub(crate) struct Seen {
 }
 
 /// Whether what is asked for can be at all: said before any input is waited for.
-pub(crate) const fn check(settings: &ProbeSettings) -> Result<(), ProbeError> {
+pub(crate) fn check(settings: &ProbeSettings) -> Result<(), ProbeError> {
+    let mut rules = settings.filter.iter();
+    let apart = rules.find(|rule| !rule.0.treats_flows_alike());
     match settings.offload {
         OffloadChoice::Off => Ok(()),
         _ if settings.uniflow => Err(ProbeError::OneWay),
+        _ if settings.export_packets.is_some() => Err(ProbeError::NotThere),
         OffloadChoice::Xdp if settings.interface.is_none() => Err(ProbeError::NothingBelow),
-        OffloadChoice::Xdp | OffloadChoice::Software => Ok(()),
+        OffloadChoice::Xdp | OffloadChoice::Software => match apart {
+            None => Ok(()),
+            Some(rule) => Err(ProbeError::TellsApart(rule.to_string())),
+        },
     }
 }
 

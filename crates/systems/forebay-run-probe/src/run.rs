@@ -23,6 +23,7 @@ use crate::flows::Flows;
 use crate::hops::PROBE;
 use crate::live::{self, Live, RingCounts};
 use crate::offload::{self, Below};
+use crate::packets::{Lane, PacketFile, Tap};
 use crate::queue::Queue;
 use crate::source::Capture;
 use crate::summary::{Captured, ProbeSummary};
@@ -81,12 +82,17 @@ impl System for ProbePlan {
 fn run(plan: &ProbePlan, host: &Host) -> Result<Record<ProbeSummary>, ProbeError> {
     let stop = &host.stop;
     offload::check(&plan.settings)?;
+    let by_rule = plan.settings.has_export_rule();
+    if by_rule && plan.settings.export_packets.is_none() {
+        return Err(ProbeError::NoPacketFile);
+    }
     // A collector is there before standard input has anything.
     let mut exporters = Exporters::begin(plan, host)?;
     let input = Input::open(plan, stop)?;
     let declared = Declared {
         is_live: plan.settings.interface.is_some(),
         has_filter: !plan.settings.filter.is_empty(),
+        has_packet_file: plan.settings.export_packets.is_some(),
         lanes: input.lanes(),
         offload: plan.settings.offload,
         exporters: exporters.all.len(),
@@ -97,32 +103,48 @@ fn run(plan: &ProbePlan, host: &Host) -> Result<Record<ProbeSummary>, ProbeError
     let queue = Queue::new(declared.lanes, plan.settings.queue_flows as usize);
     // A seed that nobody outside of this process knows, and the same for all tables.
     let seed = RandomState::new().hash_one(());
+    let ways: Vec<Lane> = (0..declared.lanes).map(|_| Lane::default()).collect();
     let below = Below::open(&plan.settings, declared.lanes, &host.leak)?;
     let flows = (0..declared.lanes).map(|lane| {
         let below = below.get(lane).or(below.first());
         Flows::new(plan, &queue, (lane, seed), below.cloned(), host)
     });
-    let flows = flows.collect::<Result<Vec<_>, _>>()?;
-    let (mut books, captures, export) =
+    let mut flows = flows.collect::<Result<Vec<_>, _>>()?;
+    let file = plan.settings.export_packets.as_deref();
+    let file = file.map(|path| PacketFile::create(path, host.leak.clone()));
+    let file = file.transpose()?.map(|(file, to)| {
+        for (lane, (flows, way)) in flows.iter_mut().zip(&ways).enumerate() {
+            flows.tap = Some(Tap::new((lane, way), to.clone(), by_rule));
+        }
+        file
+    });
+    let (mut books, captures, export, packet_book) =
         Books::open(plan.out.as_deref(), declared, &mut |text| host.warn(text))?;
     if let Some(duration_s) = plan.settings.duration_s {
         stop.end_after(Duration::from_secs(duration_s));
     }
-    let (ended, (exports, failed)) = thread::scope(|scope| {
+    let (ended, (exports, mut failed), packets) = thread::scope(|scope| {
         let (note, notes) = mpsc::channel();
         let begun = begin(scope, input, flows.into_iter().zip(captures), stop, &note);
         let exporting = thread::Builder::new().name("exporter".into());
-        let queue = &queue;
+        let (queue, ways) = (&queue, &ways);
+        let writing = file.zip(packet_book).map(|(file, book)| {
+            let thread = thread::Builder::new().name("packets".into());
+            thread.spawn_scoped(scope, move || file.run(ways, book))
+        });
         let exporting = exporting.spawn_scoped(scope, move || exporters.run(queue, export, &note));
         // Where one thread could not be started, those that were are not waited for without end.
         let end = |_: &ProbeError| stop.order(Urgency::Now);
         let exporting = exporting.map_err(not_started).inspect_err(end)?;
         let begun = begun.inspect_err(end)?;
+        let writing = writing.transpose().map_err(not_started).inspect_err(end)?;
         watch(&notes, &mut books, &below, host);
         let ended: Vec<_> = begun.into_iter().map(joined).collect();
-        Ok::<_, ProbeError>((ended, joined(exporting)))
+        Ok::<_, ProbeError>((ended, joined(exporting), writing.map(joined)))
     })?;
     books.show_below(&below, true);
+    let (packets, unwritten) = packets.unzip();
+    failed.extend(unwritten.flatten());
     let captured: Vec<_> = ended
         .iter()
         .map(|(_, flows, ring)| Captured {
@@ -135,7 +157,7 @@ fn run(plan: &ProbePlan, host: &Host) -> Result<Record<ProbeSummary>, ProbeError
     let has_packets = declared.is_live || captured.iter().any(|one| one.flows.seen.packets > 0);
     let end = how_it_ended((broken, has_packets), failed, stop);
     let record = books.close(end, |envelope| {
-        ProbeSummary::of(&captured, &below, exports, envelope)
+        ProbeSummary::of(&captured, &below, exports, packets, envelope)
     })?;
     Ok(record)
 }

@@ -10,6 +10,7 @@ use crate::filter::{RuleSummary, summaries};
 use crate::flows::Flows;
 use crate::live::RingCounts;
 use crate::offload::{Below, Seen};
+use crate::packets::PacketsSummary;
 
 /// The record of a probe.
 pub type ProbeRecord = Record<ProbeSummary>;
@@ -57,6 +58,8 @@ pub struct ProbeSummary {
     pub plugins_no_room: u64,
     /// Each rule of the packet filter.
     pub filter: Vec<RuleSummary>,
+    /// Packets that were exported themselves, if any were to be.
+    pub export_packets: Option<PacketsSummary>,
     /// Each exporter.
     pub exports: Vec<ExportSummary>,
 }
@@ -141,6 +144,7 @@ impl ProbeSummary {
         captured: &[Captured<'_>],
         below: &[Below],
         exports: Vec<ExportSummary>,
+        packets: Option<PacketsSummary>,
         envelope: &Envelope,
     ) -> Self {
         let least = exports.iter().min_by_key(|export| export.flows);
@@ -173,6 +177,7 @@ impl ProbeSummary {
             fragments_unknown: sum(|one| one.flows.decoder.fragments_unknown()),
             plugins_no_room: sum(|one| one.flows.plugins.no_room()),
             filter: summaries(captured.iter().map(|one| &one.flows.filter)),
+            export_packets: packets,
             exports,
         }
     }

@@ -136,6 +136,17 @@ impl Rule {
         }
     }
 
+    /// Whether it does the same to all packets of a flow, both ways: to those that are counted below user space, too, where no rule is looked at.
+    #[must_use]
+    pub fn treats_flows_alike(&self) -> bool {
+        let of_one_side = |side: Side| {
+            self.networks[side as usize].is_some() || self.ports[side as usize].is_some()
+        };
+        !matches!(self.action, Action::Sample { .. } | Action::Export { .. })
+            && !of_one_side(Side::Source)
+            && !of_one_side(Side::Destination)
+    }
+
     /// Whether it matches a packet with this key. Ports are of TCP, UDP and SCTP alone; those of a fragment whose first one is not known are 0.
     #[must_use]
     #[inline]

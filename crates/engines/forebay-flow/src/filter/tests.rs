@@ -421,3 +421,32 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    /// A rule that treats flows alike says the same of both directions.
+    #[test]
+    fn a_rule_that_treats_flows_alike_does_so_both_ways(plain in plain(), seen in seen()) {
+        let rule = rule(&plain.text());
+        let (source, destination, from, to, protocol) = seen;
+        let destination = if source.is_ipv4() == destination.is_ipv4() { destination } else { source };
+        let there = FlowKey::new(source, destination, protocol).with_ports(from, to);
+        if rule.treats_flows_alike() {
+            prop_assert_eq!(rule.matches(&there), rule.matches(&there.turned()));
+        }
+    }
+}
+
+#[test]
+fn rules_that_tell_packets_of_a_flow_apart_are_known() {
+    for (text, alike) in [
+        ("drop", true),
+        ("drop 10.0.0.0/8 port 53 udp", true),
+        ("trim 64 udp", true),
+        ("drop src 10.0.0.0/8", false),
+        ("drop dst port 53", false),
+        ("sample 1/10", false),
+        ("export", false),
+    ] {
+        assert_eq!(rule(text).treats_flows_alike(), alike, "{text}");
+    }
+}

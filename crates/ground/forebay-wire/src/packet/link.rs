@@ -75,6 +75,17 @@ impl LinkType {
         })
     }
 
+    /// Its number, of those that stand for it the first that [`Self::of`] names by what is in common use.
+    pub const fn number(self) -> u16 {
+        match self {
+            Self::BsdLoopback => 0,
+            Self::Ethernet => 1,
+            Self::RawIp => 101,
+            Self::LinuxSll => 113,
+            Self::LinuxSll2 => 276,
+        }
+    }
+
     /// Bytes of its header, without tags.
     pub const fn header_bytes(self) -> usize {
         match self {

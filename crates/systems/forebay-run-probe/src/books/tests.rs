@@ -6,12 +6,14 @@ use forebay_run::{Host, Stop};
 
 use super::*;
 use crate::export::{Export, Exporter, Row};
+use crate::packets::Tap;
 use crate::queue::Found;
 use crate::run::ProbePlan;
 
 const LIVE: Declared = Declared {
     is_live: true,
     has_filter: true,
+    has_packet_file: true,
     lanes: 2,
     offload: OffloadChoice::Xdp,
     exporters: 2,
@@ -19,6 +21,7 @@ const LIVE: Declared = Declared {
 const FILE: Declared = Declared {
     is_live: false,
     has_filter: true,
+    has_packet_file: true,
     lanes: 1,
     offload: OffloadChoice::Software,
     exporters: 1,
@@ -98,8 +101,10 @@ fn take_packets(flows: &mut Flows<'_>) {
 fn each_count_of_a_capture_is_in_its_own_term() {
     let host = Host::new(Stop::of_library().unwrap(), Leak::off(), ());
     let (plan, queue) = (plan(256), Queue::new(2, 1));
-    let (books, mut captures, _) = Books::open(None, LIVE, &mut |_| {}).unwrap();
+    let (books, mut captures, ..) = Books::open(None, LIVE, &mut |_| {}).unwrap();
+    let (lane, (to, _from)) = (Lane::default(), std::sync::mpsc::sync_channel(1));
     let mut flows = Flows::new(&plan, &queue, (1, 7), None, &host).unwrap();
+    flows.tap = Some(Tap::new((1, &lane), to, false));
     take_packets(&mut flows);
     flows.formed = Amount {
         flows: 9,
@@ -119,6 +124,16 @@ fn each_count_of_a_capture_is_in_its_own_term() {
         flows.hand_over();
     }
     flows.outlet.push(row());
+    let bulk = |packets, bytes| Bulk { packets, bytes };
+    let tap = flows.tap.as_mut().unwrap();
+    assert_eq!((tap.came, tap.given), (bulk(3, 90), bulk(3, 90)));
+    (tap.came, tap.given, tap.full) = (bulk(20, 200), bulk(8, 80), bulk(9, 99));
+    flows.take(&Frame {
+        time_ns: 9,
+        link: Some(LinkType::RawIp),
+        bytes: &DATAGRAM,
+        wire_bytes: 40,
+    });
     let ring = RingCounts {
         kernel: KernelCounts {
             packets: 100,
@@ -139,7 +154,7 @@ fn each_count_of_a_capture_is_in_its_own_term() {
         let LaneWords {
             packets, records, ..
         } = &book.words;
-        assert_eq!(shown.tally(packets.incoming), (7, 240));
+        assert_eq!(shown.tally(packets.incoming), (8, 270));
         assert_eq!(shown.tally(packets.outgoing), (5, 50));
         assert_eq!(shown.tally(packets.held), (3, 90));
         for why in [
@@ -162,6 +177,15 @@ fn each_count_of_a_capture_is_in_its_own_term() {
         assert_eq!(shown.tally(filter.incoming), (1, 30));
         assert_eq!(shown.tally(filter.outgoing), (7, 77));
         assert_eq!(shown.tally(filter.held), (0, 0));
+        let tap = book.words.tap.as_ref().unwrap();
+        assert_eq!(shown.tally(tap.account.incoming), (21, 230));
+        assert_eq!(shown.tally(tap.account.outgoing), (8, 80));
+        assert_eq!(shown.tally(tap.account.held), (1, 30));
+        let full = tap.account.lost(TapDrop::QueueFull);
+        assert_eq!(
+            (shown.tally(full), shown.tally(tap.put)),
+            ((9, 99), (3, 90))
+        );
         assert_eq!(shown.tally(records.incoming), (9, 50));
         for tally in [
             records.outgoing,
@@ -180,7 +204,7 @@ fn each_count_of_a_capture_is_in_its_own_term() {
             words.account.lost(RingDrop::BrokenBlock),
         ];
         let of_ring = of_ring.map(|tally| shown.tally(tally));
-        assert_eq!(of_ring, [(100, 0), (7, 0), (5, 0), (20, 0), (15, 0)]);
+        assert_eq!(of_ring, [(100, 0), (8, 0), (5, 0), (20, 0), (15, 0)]);
         assert_eq!(
             (shown.value(words.freezes), shown.value(words.downs)),
             (2, 1)
@@ -194,7 +218,7 @@ fn each_count_of_a_capture_is_in_its_own_term() {
 fn each_count_of_the_exporters_is_in_its_own_term() {
     let host = Host::new(Stop::of_library().unwrap(), Leak::off(), ());
     let plan = plan(256);
-    let (books, _, mut book) = Books::open(None, LIVE, &mut |_| {}).unwrap();
+    let (books, _, mut book, _) = Books::open(None, LIVE, &mut |_| {}).unwrap();
     let mut exporters = Exporters::begin(&plan, &host).unwrap();
     exporters
         .all
@@ -279,5 +303,34 @@ fn each_count_below_is_in_its_own_term() {
         assert_eq!(terms.iter().sum::<u64>(), 8);
         // Seen, counted, of a flow that is not in the table, and watched.
         assert_eq!([terms[0], terms[1], terms[3], terms[5]], [4, 2, 1, 1]);
+    }
+}
+
+#[test]
+fn each_count_of_written_packets_is_in_its_own_term() {
+    let (books, .., book) = Books::open(None, LIVE, &mut |_| {}).unwrap();
+    let mut book = book.unwrap();
+    let bulk = |packets| Bulk {
+        packets,
+        bytes: 10 * packets,
+    };
+    let written = [1, 4].map(|n| Written {
+        came: bulk(n),
+        written: bulk(n + 1),
+        unwritten: bulk(n + 2),
+    });
+    book.show(&[Lane::default(), Lane::default()], &written);
+    let shown = books.ledger.reader().unwrap().snapshot().unwrap();
+    for ((account, taken), n) in book.words.lanes.iter().zip([1, 4]) {
+        let lost = account.lost(PacketFileDrop::NotWritten);
+        let terms = [
+            account.incoming,
+            account.outgoing,
+            lost,
+            account.held,
+            *taken,
+        ];
+        let right = [n, n + 1, n + 2, 0, 0].map(|n| (n, 10 * n));
+        assert_eq!(terms.map(|tally| shown.tally(tally)), right);
     }
 }
