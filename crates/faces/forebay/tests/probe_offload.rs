@@ -153,9 +153,9 @@ fn what_no_offload_can_do_is_named() {
                 "--offload",
                 "software",
                 "--filter",
-                "drop src port 53",
+                "drop src-port 53",
             ],
-            "'drop src port 53' tells apart packets of one flow",
+            "'drop src-port 53' tells apart packets of one flow",
         ),
         (
             &[

@@ -440,10 +440,10 @@ proptest! {
 fn rules_that_tell_packets_of_a_flow_apart_are_known() {
     for (text, alike) in [
         ("drop", true),
-        ("drop 10.0.0.0/8 port 53 udp", true),
+        ("drop net 10.0.0.0/8 port 53 udp", true),
         ("trim 64 udp", true),
         ("drop src 10.0.0.0/8", false),
-        ("drop dst port 53", false),
+        ("drop dst-port 53", false),
         ("sample 1/10", false),
         ("export", false),
     ] {
