@@ -1,9 +1,9 @@
 //! Flows in memory that is made once, and their ends.
 //!
-//! The clock is the greatest time seen, of packets and of [`Table::tick`]; it never goes back. A flow is over when the clock reaches its time-out, whether it was
+//! The clock is the greatest time seen, of [`Table::tick`] and of packets, of which one that is far ahead is not believed alone (`table/ahead.rs`); it never goes back. A flow is over when the clock reaches its time-out, whether it was
 //! taken out by then or not: a packet that comes later begins another one. So records do not depend on how work is spread over calls, of which each does a
 //! bounded amount. A packet from before the clock's time counts with its own time in the record and is [`Counts::out_of_order`]; the record of a flow that begins
-//! with one may be handed on as much later than the active time-out as the packet was late.
+//! with one may be handed on as much later than the active time-out as the packet was late, and that of a flow with a packet whose time was not believed when it is idle.
 //!
 //! Memory, not arithmetic, is what a packet costs: a line of the index, one of what is compared and one of what is counted. With 100,000 flows in an order as if
 //! at random, each packet waited for about 190 ns of them (AMD EPYC, 4 KiB pages); in batches ([`Table::handle_packets`]) decoder and table took 106 to 132 ns.
@@ -11,6 +11,7 @@
 //! FIN from both sides, or RST, shortens the idle time-out of a flow to the linger time: what comes behind, as the last acknowledgement, still belongs to it. A
 //! SYN without ACK begins another flow at once. Such a flow ends by [`EndReason::EndDetected`], whatever takes it out.
 
+mod ahead;
 mod entry;
 mod list;
 mod offload;
@@ -20,6 +21,7 @@ use core::hint::black_box;
 
 use forebay_wire::packet::tcp::{ACK, SYN};
 
+use self::ahead::Ahead;
 use self::entry::{Cold, Hot};
 use self::list::Lists;
 use self::wheel::Wheel;
@@ -42,6 +44,8 @@ const LOOKS_PER_EVICTION: usize = 256;
 const PACKETS_AHEAD: usize = 16;
 /// The list of all flows by their begin.
 const STARTED: usize = 0;
+/// The list of those that begin behind the clock's time.
+const AHEAD: usize = 1;
 
 /// What happened, besides packets and their octets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,6 +54,8 @@ pub struct Counts {
     pub begun: u64,
     /// Packets from before the table's time.
     pub out_of_order: u64,
+    /// Packets whose time was further ahead of the table's than the idle time-out, and that of the next one was not: the clock did not follow them.
+    pub disbelieved: u64,
     /// Flows that went for want of room when the search for the one that was idle longest had reached its limit of 256.
     pub hurried: u64,
     ended: [u64; EndReason::ALL.len()],
@@ -76,6 +82,7 @@ pub struct Table {
     wheel: Wheel,
     started: Lists,
     clock_ns: u64,
+    ahead: Ahead,
     taken: Volume,
     exported: Volume,
     /// By what came and went.
@@ -103,8 +110,9 @@ impl Table {
             hot: vec![Hot::FREE; places],
             cold: vec![Cold::FREE; places],
             wheel: Wheel::new(places, config.idle_timeout_ns),
-            started: Lists::new(1, places),
+            started: Lists::new(2, places),
             clock_ns: 0,
+            ahead: Ahead::default(),
             taken: Volume::default(),
             exported: Volume::default(),
             held: Volume::default(),
@@ -184,7 +192,9 @@ impl Table {
         if packet.time_ns < self.clock_ns {
             self.counts.out_of_order += 1;
         }
-        self.advance(packet.time_ns);
+        let heard_ns = self.ahead.hear(self.clock_ns, self.idle_ns, packet.time_ns);
+        self.counts.disbelieved = self.ahead.disbelieved;
+        self.advance(heard_ns);
         self.end_due(ENDS_PER_PACKET, watch);
         let (key, turned) = self.key(packet);
         let is_it = |place: u32| self.cold[place as usize].key == key;
@@ -222,7 +232,7 @@ impl Table {
         if self.wheel.due().is_some() {
             return Some(self.clock_ns);
         }
-        let oldest = self.started.first(STARTED)?;
+        let oldest = self.started.first(STARTED).or(self.started.first(AHEAD))?;
         let active_ns = self.active_due_ns(&self.hot[oldest as usize]);
         Some(
             self.wheel
@@ -238,7 +248,7 @@ impl Table {
 
     /// As [`Self::end_all`], with a watch over each end.
     pub fn end_all_watched(&mut self, watch: &mut impl Watch) {
-        while let Some(place) = self.started.first(STARTED) {
+        while let Some(place) = self.started.first(STARTED).or(self.started.first(AHEAD)) {
             self.end(place, EndReason::Forced, watch);
         }
     }
@@ -247,6 +257,7 @@ impl Table {
     pub fn set_back(&mut self, watch: &mut impl Watch) {
         self.end_all_watched(watch);
         self.clock_ns = 0;
+        self.ahead.forget();
         self.wheel = Wheel::new(self.hot.len(), self.idle_ns);
     }
 
@@ -301,10 +312,24 @@ impl Table {
 
     #[inline]
     fn advance(&mut self, now_ns: u64) {
-        self.clock_ns = self.clock_ns.max(now_ns);
+        if now_ns > self.clock_ns {
+            self.clock_ns = now_ns;
+            self.catch_up();
+        }
         self.wheel.advance(&mut self.hot, self.clock_ns);
         if self.offload.is_some() {
             self.open_watched();
+        }
+    }
+
+    /// Flows that began ahead of the clock are among the others once it has reached their begin.
+    #[inline]
+    fn catch_up(&mut self) {
+        while let Some(place) = self.started.first(AHEAD)
+            && self.hot[place as usize].first_ns <= self.clock_ns
+        {
+            self.started.remove(&mut self.cold, place);
+            self.started.push(&mut self.cold, STARTED, place);
         }
     }
 
@@ -350,9 +375,14 @@ impl Table {
     /// Which time-out of a flow was over first, if any.
     #[inline]
     fn timed_out(&self, place: u32) -> Option<EndReason> {
+        self.timed_out_by(place, self.clock_ns)
+    }
+
+    #[inline]
+    fn timed_out_by(&self, place: u32, now_ns: u64) -> Option<EndReason> {
         let entry = &self.hot[place as usize];
         let (quiet_ns, active_ns) = (self.quiet_due_ns(entry), self.active_due_ns(entry));
-        if quiet_ns.min(active_ns) > self.clock_ns {
+        if quiet_ns.min(active_ns) > now_ns {
             None
         } else if quiet_ns <= active_ns {
             Some(EndReason::Idle)
@@ -368,7 +398,13 @@ impl Table {
         if begins && self.hot[place as usize].has_ended(self.biflow) {
             return Some(EndReason::EndDetected);
         }
-        self.due(place)
+        // To its own flow a packet is as late as it says, though the clock may not believe it yet.
+        let now_ns = self.clock_ns.max(packet.time_ns);
+        let reason = self.timed_out_by(place, now_ns)?;
+        if self.settle(place) {
+            return self.timed_out_by(place, now_ns);
+        }
+        Some(reason)
     }
 
     #[inline]
@@ -417,7 +453,12 @@ impl Table {
         self.wheel.arm(&mut self.hot, place, due_ns);
         let cold = &mut self.cold[place as usize];
         (cold.key, cold.hash) = (key, hash);
-        self.started.push(&mut self.cold, STARTED, place);
+        let list = if packet.time_ns > self.clock_ns {
+            AHEAD
+        } else {
+            STARTED
+        };
+        self.started.push(&mut self.cold, list, place);
         watch.begun(place, packet);
     }
 

@@ -232,6 +232,9 @@ fn a_clock_that_jumps_ends_flows_in_bounded_steps() {
     }
     let later_ns = 100 * 24 * 3600 * SECOND_NS;
     let mut ended = 0;
+    // One packet alone moves no clock.
+    table.handle_packet(&packet(1 << 20, ACK, later_ns), &mut |_| ended += 1);
+    assert_eq!((ended, table.clock_ns()), (0, 9_999_000_000));
     table.handle_packet(&packet(1 << 20, ACK, later_ns), &mut |record| {
         assert_eq!(record.end_reason, EndReason::Idle);
         ended += 1;
@@ -255,7 +258,7 @@ fn a_clock_that_jumps_ends_flows_in_bounded_steps() {
     table.handle_packet(&packet(9_999, ACK, later_ns - 7), &mut ignored);
     assert_eq!(table.counts().out_of_order, 1);
     table.end_all(&mut |record| {
-        let is_late = record.packets == 2;
+        let is_late = record.key == packet(9_999, ACK, 0).key;
         assert_eq!(record.start_ns, later_ns - if is_late { 7 } else { 0 });
         assert_eq!(
             (record.end_ns, record.end_reason),
@@ -307,4 +310,49 @@ fn a_clock_that_was_set_back_ends_all_flows_once_and_then_counts_as_before() {
         (5, EndReason::Idle)
     );
     assert_eq!(table.taken(), table.exported() + table.held());
+}
+
+/// One packet of the future among others: they are counted as if it were not there.
+#[test]
+fn a_time_of_the_future_moves_no_clock_for_others() {
+    let century_ns = 100 * 365 * 24 * 3600 * SECOND_NS;
+    let begin_ns = 1_700_000_000 * SECOND_NS;
+    let packets: Vec<_> = (0..2_000_u32)
+        .map(|n| packet(n % 50, ACK, begin_ns + u64::from(n) * 50_000_000))
+        .collect();
+    let sound = records_of(Config::default(), &packets, begin_ns + 200 * SECOND_NS);
+    assert_eq!(sound.len(), 50);
+    for own in [false, true] {
+        let mut table = Table::new(&Config::default()).unwrap();
+        let mut records = Vec::new();
+        for (n, one) in packets.iter().enumerate() {
+            table.handle_packet(one, &mut |record| records.push(*record));
+            if n % 100 == 50 {
+                // Of a flow of its own, or of one that goes on.
+                let flow = if own { 7 } else { 1 << 20 };
+                let future = packet(flow, ACK, begin_ns + century_ns + n as u64);
+                table.handle_packet(&future, &mut |record| records.push(*record));
+            }
+        }
+        assert_eq!(table.counts().disbelieved, 20);
+        assert!(table.clock_ns() < begin_ns + 200 * SECOND_NS);
+        table.tick(begin_ns + 200 * SECOND_NS, &mut |record| {
+            records.push(*record)
+        });
+        let others = |record: &&FlowRecord| record.key != packet(7, ACK, 0).key;
+        let of = |records: &[FlowRecord]| {
+            let mut texts: Vec<_> = records
+                .iter()
+                .filter(others)
+                .map(|one| format!("{one:?}"))
+                .collect();
+            texts.sort();
+            texts
+        };
+        assert_eq!(of(&records), of(&sound));
+        table.end_all(&mut |record| records.push(*record));
+        let packets: u64 = records.iter().map(|record| record.packets).sum();
+        assert_eq!((packets, table.taken().packets), (2_020, 2_020));
+        assert_eq!(table.taken(), table.exported());
+    }
 }

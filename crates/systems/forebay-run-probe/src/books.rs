@@ -174,7 +174,7 @@ struct ExportWords {
     exports: Vec<Account<ExportDrop>>,
 }
 
-const METRICS: [(&str, &str); 4] = [
+const METRICS: [(&str, &str); 5] = [
     (
         "fragments_joined",
         "Fragments that were given the ports of the first one of their packet",
@@ -186,6 +186,10 @@ const METRICS: [(&str, &str); 4] = [
     (
         "out_of_order",
         "Packets with a time before that of one that came earlier",
+    ),
+    (
+        "times_disbelieved",
+        "Packets with a time so far ahead that the clock did not follow, as no other had it",
     ),
     (
         "plugins_no_room",
@@ -522,6 +526,7 @@ impl CaptureBook {
             decoder.fragments_joined(),
             decoder.fragments_unknown(),
             table.counts().out_of_order,
+            table.counts().disbelieved,
             flows.plugins.no_room(),
         ];
         for (counter, value) in words.metrics.iter().zip(values) {

@@ -50,6 +50,8 @@ pub struct ProbeSummary {
     pub interface_downs: u64,
     /// Packets with a time before that of one that came earlier.
     pub out_of_order: u64,
+    /// Packets with a time so far ahead that the clock did not follow, as no other had it.
+    pub times_disbelieved: u64,
     /// Fragments that were given the ports of the first one of their packet.
     pub fragments_joined: u64,
     /// Fragments without ports.
@@ -173,6 +175,7 @@ impl ProbeSummary {
                 .max()
                 .unwrap_or_default(),
             out_of_order: sum(|one| one.flows.table.counts().out_of_order),
+            times_disbelieved: sum(|one| one.flows.table.counts().disbelieved),
             fragments_joined: sum(|one| one.flows.decoder.fragments_joined()),
             fragments_unknown: sum(|one| one.flows.decoder.fragments_unknown()),
             plugins_no_room: sum(|one| one.flows.plugins.no_room()),

@@ -1,6 +1,6 @@
 use forebay_flow::plugins::Fields;
 use forebay_flow::{EndReason, FlowKey, FlowRecord, Frame, LinkType};
-use forebay_ledger::Leak;
+use forebay_ledger::{Leak, Snapshot};
 use forebay_link::packet::KernelCounts;
 use forebay_run::{Host, Stop};
 
@@ -97,6 +97,17 @@ fn take_packets(flows: &mut Flows<'_>) {
     flows.settle();
 }
 
+fn assert_tapped(shown: &Snapshot, tap: &TapWords) {
+    assert_eq!(shown.tally(tap.account.incoming), (21, 230));
+    assert_eq!(shown.tally(tap.account.outgoing), (8, 80));
+    assert_eq!(shown.tally(tap.account.held), (1, 30));
+    let full = tap.account.lost(TapDrop::QueueFull);
+    assert_eq!(
+        (shown.tally(full), shown.tally(tap.put)),
+        ((9, 99), (3, 90))
+    );
+}
+
 #[test]
 fn each_count_of_a_capture_is_in_its_own_term() {
     let host = Host::new(Stop::of_library().unwrap(), Leak::off(), ());
@@ -177,15 +188,7 @@ fn each_count_of_a_capture_is_in_its_own_term() {
         assert_eq!(shown.tally(filter.incoming), (1, 30));
         assert_eq!(shown.tally(filter.outgoing), (7, 77));
         assert_eq!(shown.tally(filter.held), (0, 0));
-        let tap = book.words.tap.as_ref().unwrap();
-        assert_eq!(shown.tally(tap.account.incoming), (21, 230));
-        assert_eq!(shown.tally(tap.account.outgoing), (8, 80));
-        assert_eq!(shown.tally(tap.account.held), (1, 30));
-        let full = tap.account.lost(TapDrop::QueueFull);
-        assert_eq!(
-            (shown.tally(full), shown.tally(tap.put)),
-            ((9, 99), (3, 90))
-        );
+        assert_tapped(&shown, book.words.tap.as_ref().unwrap());
         assert_eq!(shown.tally(records.incoming), (9, 50));
         for tally in [
             records.outgoing,
@@ -210,7 +213,10 @@ fn each_count_of_a_capture_is_in_its_own_term() {
             (2, 1)
         );
         let metrics = book.words.metrics.map(|counter| shown.value(counter));
-        assert_eq!((metrics, shown.value(book.words.live)), ([0, 1, 1, 0], 2));
+        assert_eq!(
+            (metrics, shown.value(book.words.live)),
+            ([0, 1, 1, 0, 0], 2)
+        );
     }
 }
 
