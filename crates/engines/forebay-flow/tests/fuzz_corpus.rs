@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
+#[path = "../../../../fuzz/oracle/filter.rs"]
+mod filter;
 #[path = "../../../../fuzz/oracle/flow.rs"]
 mod flow;
 #[path = "../../../../fuzz/oracle/plugins.rs"]
@@ -14,6 +16,11 @@ use proptest::prelude::*;
 #[test]
 fn the_corpus_of_flows() {
     replay::replay("flow", 7, flow::check);
+}
+
+#[test]
+fn the_corpus_of_rules() {
+    replay::replay("filter", 3, filter::check);
 }
 
 #[test]
