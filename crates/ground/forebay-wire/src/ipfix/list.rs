@@ -94,9 +94,9 @@ mod tests {
     use super::*;
 
     /// Egress interfaces 1, 4 and 8 (element 14), all of them.
-    const INTERFACES: [u8; 17] = [3, 0, 14, 0, 4, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 8];
+    const GOLDEN_INTERFACES: [u8; 17] = [3, 0, 14, 0, 4, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 8];
     /// Texts of an enterprise, in order: "a" and, with a length of three bytes, "bc".
-    const TEXTS: [u8; 16] = [
+    const GOLDEN_TEXTS: [u8; 16] = [
         4, 0x80, 7, 255, 255, 0, 0, 0x72, 0x79, 1, b'a', 255, 0, 2, b'b', b'c',
     ];
 
@@ -106,12 +106,12 @@ mod tests {
 
     #[test]
     fn lists_are_read_and_their_headers_written() {
-        let list = read(&INTERFACES).unwrap();
+        let list = read(&GOLDEN_INTERFACES).unwrap();
         let numbers: Vec<_> = list.values().filter_map(Value::unsigned).collect();
         assert_eq!((list.semantic, numbers), (3, vec![1, 4, 8]));
         let (header, bytes) = BasicList::header(list.semantic, list.spec);
-        assert_eq!(header[..bytes], INTERFACES[..5]);
-        let list = read(&TEXTS).unwrap();
+        assert_eq!(header[..bytes], GOLDEN_INTERFACES[..5]);
+        let list = read(&GOLDEN_TEXTS).unwrap();
         let (enterprise, id) = (29_305, 7);
         let spec = FieldSpec {
             element: Element { enterprise, id },
@@ -121,16 +121,16 @@ mod tests {
         assert_eq!((list.semantic, list.spec), (ORDERED, spec));
         assert_eq!(texts, [&b"a"[..], b"bc"]);
         let (header, bytes) = BasicList::header(ORDERED, spec);
-        assert_eq!(header[..bytes], TEXTS[..9]);
+        assert_eq!(header[..bytes], GOLDEN_TEXTS[..9]);
         // A list without values is one.
-        assert_eq!(read(&TEXTS[..9]).unwrap().values().count(), 0);
+        assert_eq!(read(&GOLDEN_TEXTS[..9]).unwrap().values().count(), 0);
     }
 
     #[test]
     fn a_list_that_is_cut_anywhere_says_where() {
         for (bytes, header, ends) in [
-            (&INTERFACES[..], 5, &[5, 9, 13, 17][..]),
-            (&TEXTS, 9, &[9, 11, 16]),
+            (&GOLDEN_INTERFACES[..], 5, &[5, 9, 13, 17][..]),
+            (&GOLDEN_TEXTS, 9, &[9, 11, 16]),
         ] {
             for have in 0..bytes.len() {
                 let read = read(&bytes[..have]);
