@@ -460,7 +460,12 @@ fn files_that_do_not_do_are_named_by_flag_and_in_a_file() {
         (
             tls,
             &[("ca", &none)],
-            &["--export-ca", "none.pem", "No such file"],
+            &[
+                "--export-ca",
+                "none.pem",
+                "No such file",
+                "name a file of PEM",
+            ],
         ),
         (
             tls,
@@ -522,6 +527,8 @@ fn files_that_do_not_do_are_named_by_flag_and_in_a_file() {
         );
         let said = checked.stdout + &checked.stderr;
         assert!(said.contains(told[told.len() - 1]), "{told:?}: {said}");
+        let has_none = said.lines().any(|line| line.trim() == "remedy:");
+        assert!(!has_none, "no remedy: {said}");
     }
     // With all of them nothing is amiss.
     let file = format!(

@@ -49,9 +49,12 @@ pub enum TrustError {
         /// What it names.
         path: PathBuf,
     },
-    /// One of the files.
+    /// One of the files cannot be read.
+    #[error("{0}; name a file of PEM that this user may read")]
+    Unread(#[source] CertificateError),
+    /// One of the files does not have what it should.
     #[error(transparent)]
-    File(#[from] CertificateError),
+    File(CertificateError),
 }
 
 impl TrustError {
@@ -60,11 +63,24 @@ impl TrustError {
         let option = match self {
             Self::NoAuthority { .. } => "--export",
             Self::Half { there, .. } | Self::Idle { there, .. } => there,
-            Self::File(
-                CertificateError::Read { option, .. } | CertificateError::Content { option, .. },
-            ) => option,
+            Self::Unread(error) | Self::File(error) => option_of(error),
         };
         option.trim_start_matches('-').replace('-', "_")
+    }
+}
+
+const fn option_of(error: &CertificateError) -> &'static str {
+    match error {
+        CertificateError::Read { option, .. } | CertificateError::Content { option, .. } => option,
+    }
+}
+
+impl From<CertificateError> for TrustError {
+    fn from(error: CertificateError) -> Self {
+        match error {
+            CertificateError::Read { .. } => Self::Unread(error),
+            CertificateError::Content { .. } => Self::File(error),
+        }
     }
 }
 
