@@ -530,7 +530,14 @@ fn files_that_do_not_do_are_named_by_flag_and_in_a_file() {
         let has_none = said.lines().any(|line| line.trim() == "remedy:");
         assert!(!has_none, "no remedy: {said}");
     }
-    // With all of them nothing is amiss.
+    nothing_is_amiss(&folder, &good);
+}
+
+/// With all files that belong together nothing is amiss.
+fn nothing_is_amiss(folder: &TempDir, good: &Files) {
+    let [ca, certificate, key] =
+        ["authority.pem", "host.pem", "host.key"].map(|name| good.at(name));
+    let tls = "ipfix+tls://127.0.0.1:4740";
     let file = format!(
         "[probe]\nread = \"it.pcap\"\nexport = [\"{tls}\"]\nexport_ca = \"{ca}\"\nexport_certificate = \"{certificate}\"\nexport_key = \"{key}\"\n"
     );

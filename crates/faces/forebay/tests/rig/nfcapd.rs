@@ -7,6 +7,9 @@ use std::process::{Command, Stdio};
 
 use super::{Run, signal, start, wait_for};
 
+/// Bytes of its socket, as far as the host allows: where other tests have the CPUs it is not woken for a while.
+const SOCKET_BYTES: &str = "4000000";
+
 /// One at work.
 pub(crate) struct Nfcapd {
     run: Run,
@@ -35,7 +38,16 @@ impl Nfcapd {
         drop(free);
         let mut command = Command::new("nfcapd");
         command.arg("-w").arg(folder);
-        let run = start(command.args(["-b", "127.0.0.1", "-t", "3600", "-p", &port]));
+        let run = start(command.args([
+            "-b",
+            "127.0.0.1",
+            "-B",
+            SOCKET_BYTES,
+            "-t",
+            "3600",
+            "-p",
+            &port,
+        ]));
         wait_for("the collector", || unread(&port));
         Some(Self {
             run,
