@@ -21,7 +21,7 @@ pub use trust::TrustError;
 const MEET_NS: u64 = 5_000_000_000;
 /// Of TLS 1.3 the side that connects is the first one to be ready. That the other one has accepted it shows in the first thing that it says, which is waited for so
 /// long, in ns: what is sent to one that does not accept it is lost.
-const ACCEPT_NS: u64 = 500_000_000;
+const ACCEPT_NS: u64 = 1_000_000_000;
 
 /// How a collector is spoken to over TLS. A copy of it costs nothing.
 #[derive(Clone, Debug)]
