@@ -97,6 +97,24 @@ fn take_packets(flows: &mut Flows<'_>) {
     flows.settle();
 }
 
+fn assert_filtered(shown: &Snapshot, filter: &Account<Lossless>) {
+    assert_eq!(shown.tally(filter.incoming), (1, 30));
+    assert_eq!(shown.tally(filter.outgoing), (7, 77));
+    assert_eq!(shown.tally(filter.held), (0, 0));
+}
+
+fn assert_ring(shown: &Snapshot, words: &RingWords) {
+    let of_ring = [
+        words.account.incoming,
+        words.account.outgoing,
+        words.account.held,
+        words.account.lost(RingDrop::KernelRingFull),
+        words.account.lost(RingDrop::BrokenBlock),
+    ];
+    let of_ring = of_ring.map(|tally| shown.tally(tally));
+    assert_eq!(of_ring, [(100, 0), (8, 0), (5, 0), (20, 0), (15, 0)]);
+}
+
 fn assert_tapped(shown: &Snapshot, tap: &TapWords) {
     assert_eq!(shown.tally(tap.account.incoming), (21, 230));
     assert_eq!(shown.tally(tap.account.outgoing), (8, 80));
@@ -184,10 +202,7 @@ fn each_count_of_a_capture_is_in_its_own_term() {
         // The rules' own counts are what the filter told, and the others what was not handed on.
         let filtered = OneOf::Second(FilterDrop::Filtered);
         assert_eq!(shown.tally(packets.lost(filtered)), (7, 77));
-        let filter = book.words.filter.as_ref().unwrap();
-        assert_eq!(shown.tally(filter.incoming), (1, 30));
-        assert_eq!(shown.tally(filter.outgoing), (7, 77));
-        assert_eq!(shown.tally(filter.held), (0, 0));
+        assert_filtered(&shown, book.words.filter.as_ref().unwrap());
         assert_tapped(&shown, book.words.tap.as_ref().unwrap());
         assert_eq!(shown.tally(records.incoming), (9, 50));
         for tally in [
@@ -199,15 +214,7 @@ fn each_count_of_a_capture_is_in_its_own_term() {
             assert_eq!(shown.tally(tally), (1, 344));
         }
         let words = book.words.ring.as_ref().unwrap();
-        let of_ring = [
-            words.account.incoming,
-            words.account.outgoing,
-            words.account.held,
-            words.account.lost(RingDrop::KernelRingFull),
-            words.account.lost(RingDrop::BrokenBlock),
-        ];
-        let of_ring = of_ring.map(|tally| shown.tally(tally));
-        assert_eq!(of_ring, [(100, 0), (8, 0), (5, 0), (20, 0), (15, 0)]);
+        assert_ring(&shown, words);
         assert_eq!(
             (shown.value(words.freezes), shown.value(words.downs)),
             (2, 1)
