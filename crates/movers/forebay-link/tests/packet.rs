@@ -270,14 +270,19 @@ fn a_packet_of_loopback_is_seen_once() {
     let error = PacketPort::open("lo", &OPTIONS).unwrap_err().to_string();
     assert!(error.contains("ip link set lo up"), "{error}");
     sh("ip link set lo up");
-    let mut ports = PacketPort::open("lo", &OPTIONS).unwrap();
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let own = socket.local_addr().unwrap();
-    for _ in 0..50 {
-        socket.send_to(b"payload", own).unwrap();
+    for queues in [1, 3] {
+        let options = PortOptions { queues, ..OPTIONS };
+        let mut ports = PacketPort::open("lo", &options).unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let own = socket.local_addr().unwrap();
+        for _ in 0..50 {
+            socket.send_to(b"payload", own).unwrap();
+        }
+        let seen = read(&mut ports, 50, |_, bytes, _| {
+            assert!(bytes.ends_with(b"payload"))
+        });
+        let counts = ports.iter_mut().map(|port| port.kernel_counts().unwrap());
+        let packets: u64 = counts.map(|counts| counts.packets).sum();
+        assert_eq!((seen, packets), (50, 50), "{queues} queues");
     }
-    let seen = read(&mut ports, 50, |_, bytes, _| {
-        assert!(bytes.ends_with(b"payload"))
-    });
-    assert_eq!((seen, ports[0].kernel_counts().unwrap().packets), (50, 50));
 }

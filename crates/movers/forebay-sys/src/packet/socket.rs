@@ -39,6 +39,9 @@ pub struct PacketSocket {
     hardware_type: u16,
 }
 
+/// `PACKET_FANOUT_FLAG_IGNORE_OUTGOING` of `linux/if_packet.h`, since Linux 5.11.
+const FANOUT_IGNORE_OUTGOING: u32 = 0x4000;
+
 impl PacketSocket {
     /// Opens one that takes nothing yet. Of loopback, packets are taken as they come in alone, as each of them goes out, too.
     ///
@@ -124,10 +127,16 @@ impl PacketSocket {
     /// # Errors
     /// The kernel refuses.
     pub fn join(&self, group: Option<Group>) -> Result<Group, SysError> {
-        const UNIQUE: u32 = libc::PACKET_FANOUT_HASH | libc::PACKET_FANOUT_FLAG_UNIQUEID;
+        // The group takes the place of its sockets' own hooks, and does not ask them what they ignore.
+        let ignored = if self.interface.is_loopback {
+            FANOUT_IGNORE_OUTGOING
+        } else {
+            0
+        };
+        let kind = libc::PACKET_FANOUT_HASH | ignored;
         let wanted = match group {
-            Some(Group(id)) => u32::from(id) | libc::PACKET_FANOUT_HASH << 16,
-            None => UNIQUE << 16,
+            Some(Group(id)) => u32::from(id) | kind << 16,
+            None => (kind | libc::PACKET_FANOUT_FLAG_UNIQUEID) << 16,
         };
         let failed = |call| move |error| SysError::new(call, &*self.interface.name, error);
         let fd = self.fd.as_fd();
