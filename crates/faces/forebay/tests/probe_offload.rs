@@ -297,6 +297,30 @@ fn the_kernel_counts_and_every_packet_is_in_its_record() {
 }
 
 #[test]
+fn rights_that_a_process_lacks_are_named() {
+    if !is_inside("rights_that_a_process_lacks_are_named") {
+        return;
+    }
+    for (kept, missing) in [
+        ("+net_raw", "needs CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON,"),
+        ("+net_raw,+bpf,+net_admin", "needs CAP_PERFMON,"),
+    ] {
+        let own = forebay();
+        let mut command = std::process::Command::new("setpriv");
+        let sets = ["--inh-caps", "--bounding-set"].map(|set| format!("{set}=-all,{kept}"));
+        command.args(sets).arg(own.get_program());
+        command.args(["probe", "--interface", "far", "--offload", "xdp"]);
+        let ended = start(&mut command).end();
+        assert_eq!(ended.code(), Some(2), "{kept}: {}", ended.stderr);
+        if ended.stderr.contains("Install clang") {
+            forebay_testing::skip!("this build has no program for the kernel: {}", ended.stderr);
+            return;
+        }
+        assert!(ended.stderr.contains(missing), "{kept}: {}", ended.stderr);
+    }
+}
+
+#[test]
 fn what_the_kernel_counted_and_nobody_got_is_found() {
     if !is_inside("what_the_kernel_counted_and_nobody_got_is_found") {
         return;

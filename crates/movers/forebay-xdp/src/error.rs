@@ -13,6 +13,15 @@ pub enum XdpError {
         /// What lacked at the time of the build.
         why: &'static str,
     },
+    /// This process lacks rights.
+    #[error(
+        "the offload into the kernel needs {missing}, which this process lacks: be root, or \
+         `setcap cap_net_raw,cap_net_admin,cap_bpf,cap_perfmon+ep` the program"
+    )]
+    NotAllowed {
+        /// Capabilities, with commas between.
+        missing: String,
+    },
     /// The program that was built in is not what the loader knows.
     #[error("the object of the XDP program: {0}")]
     Object(&'static str),

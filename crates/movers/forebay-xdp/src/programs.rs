@@ -86,12 +86,13 @@ impl Programs {
     /// Loads both programs and makes their maps.
     ///
     /// # Errors
-    /// There is no program in this binary, a setting is outside its range, or the kernel refuses one of them: it needs `CAP_BPF` and `CAP_NET_ADMIN`, and Linux 5.18.
+    /// There is no program in this binary, a setting is outside its range, this process lacks `CAP_BPF`, `CAP_NET_ADMIN` or `CAP_PERFMON`, or the kernel refuses one of them, as before Linux 5.18.
     pub fn load(config: &Config) -> Result<Self, XdpError> {
         config.validate()?;
         if OBJECT.is_empty() {
             return Err(XdpError::NotBuilt { why: WHY_NOT });
         }
+        may_load()?;
         let object = Object::parse(OBJECT)?;
         let (key, value) = (size_of::<Key>(), size_of::<RawEntry>());
         let lock_at = std::mem::offset_of!(RawEntry, lock);
@@ -200,6 +201,31 @@ impl Programs {
         }
         Ok(answer)
     }
+}
+
+/// Whether this process has the rights: `CAP_SYS_ADMIN`, or each of those that were parts of it (`kernel/bpf/syscall.c`, `verifier.c`).
+fn may_load() -> Result<(), XdpError> {
+    use rustix::thread::{CapabilitySet, capabilities};
+    let Ok(sets) = capabilities(None) else {
+        return Ok(());
+    };
+    if sets.effective.contains(CapabilitySet::SYS_ADMIN) {
+        return Ok(());
+    }
+    let wanted = [
+        (CapabilitySet::BPF, "CAP_BPF"),
+        (CapabilitySet::NET_ADMIN, "CAP_NET_ADMIN"),
+        (CapabilitySet::PERFMON, "CAP_PERFMON"),
+    ];
+    let lacks = wanted
+        .iter()
+        .filter(|(one, _)| !sets.effective.contains(*one));
+    let missing: Vec<_> = lacks.map(|(_, name)| *name).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let missing = missing.join(", ");
+    Err(XdpError::NotAllowed { missing })
 }
 
 fn with(state: State, seed: &Seed) -> RawCommand {

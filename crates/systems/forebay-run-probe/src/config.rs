@@ -43,7 +43,7 @@ choices! {
         Off = "off",
         /// A table in front of the decoder, in this process.
         Software = "software",
-        /// A program of the kernel on the interface (XDP), which drops what it counts: for taps and mirror ports. Needs CAP_NET_ADMIN and CAP_BPF.
+        /// A program of the kernel on the interface (XDP), which drops what it counts: for taps and mirror ports. Needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON.
         Xdp = "xdp",
     }
 }

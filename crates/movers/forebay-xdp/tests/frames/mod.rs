@@ -184,7 +184,7 @@ impl Table for Programs {
 pub(crate) fn in_kernel(config: &Config) -> Option<Programs> {
     match Programs::load(config) {
         Ok(programs) => Some(programs),
-        Err(error @ XdpError::NotBuilt { .. }) => {
+        Err(error @ (XdpError::NotBuilt { .. } | XdpError::NotAllowed { .. })) => {
             forebay_testing::skip!("{error}");
             None
         }
