@@ -180,6 +180,32 @@ fn what_no_offload_can_do_is_named() {
     }
 }
 
+#[test]
+fn a_file_whose_keys_do_not_go_together_is_told_so() {
+    let folder = TempDir::new().unwrap();
+    for (keys, wrong) in [
+        ("read = \"a.pcap\"\noffload = \"xdp\"", "--offload software"),
+        (
+            "read = \"a.pcap\"\noffload = \"software\"\nuniflow = true",
+            "--uniflow",
+        ),
+        (
+            "read = \"a.pcap\"\nfilter = [\"export\"]",
+            "--export-packets FILE.pcapng",
+        ),
+    ] {
+        let path = folder.path().join("probe.toml");
+        fs::write(&path, format!("[probe]\n{keys}\n")).unwrap();
+        let ended = start(forebay().arg("check").arg(&path)).end();
+        assert_eq!(ended.code(), Some(2), "{keys}: {}", ended.stderr);
+        let told = ended.stderr + &ended.stdout;
+        assert!(
+            told.contains(wrong) && told.contains("probe.toml"),
+            "{keys}: {told}"
+        );
+    }
+}
+
 /// Whether this process is in a namespace of its own, with a wire whose far end has no address.
 fn is_inside(test: &str) -> bool {
     let is_inside = wire::is_inside(test);

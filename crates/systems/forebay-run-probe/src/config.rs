@@ -9,7 +9,8 @@ use forebay_flow::{Config, ConfigError, DecodeConfig, Eviction};
 use forebay_run::chain::{Joints, Member};
 use forebay_settings::{Settings as _, choices, settings};
 
-use crate::export::{Export, Trust, TrustError};
+use crate::error::ProbeError;
+use crate::export::{Export, Trust};
 use crate::filter::FilterRule;
 use crate::offload;
 use crate::plugins::PluginChoice;
@@ -177,6 +178,14 @@ impl ProbeSettings {
         self.filter.iter().any(is_one)
     }
 
+    /// Whether its keys go together: said before any input is waited for.
+    pub(crate) fn check(&self) -> Result<(), ProbeError> {
+        if self.has_export_rule() && self.export_packets.is_none() {
+            return Err(ProbeError::NoPacketFile);
+        }
+        offload::check(self)
+    }
+
     /// The plugins that are asked for, with memory for so many flows.
     pub(crate) fn make_plugins(&self, flows: usize) -> Plugins {
         let kinds: Vec<_> = self.plugins.iter().map(|choice| choice.0).collect();
@@ -223,29 +232,17 @@ impl ConfigFile for ProbeFile {
             );
             return None;
         }
-        if let Err(error) = offload::check(&said) {
-            let text = error.to_string();
-            let (wrong, remedy) = text.split_once("; ").unwrap_or((&text, ""));
-            block.complain(
-                "offload",
-                wrong,
-                "off, or what goes with the other keys",
-                remedy,
-            );
+        if let Err(error) = said.check() {
+            let key = match error {
+                ProbeError::NoPacketFile => "filter",
+                _ => "offload",
+            };
+            complain(&block, key, &error.to_string(), "keys that go together");
             return None;
         }
         // What is wrong with the files for TLS is told with all other mistakes, before anything is opened.
         if let Err(error) = Trust::load(&said) {
-            complain(&block, &error);
-        }
-        if said.has_export_rule() && said.export_packets.is_none() {
-            block.complain(
-                "filter",
-                "a rule exports packets, and there is no file for them",
-                "a file for packets where a rule has the action export",
-                "add export_packets = \"packets.pcapng\", or take the rule out",
-            );
-            return None;
+            complain(&block, &error.key(), &error.to_string(), TLS_FILES);
         }
         Some(Self(ProbePlan {
             read,
@@ -255,17 +252,12 @@ impl ConfigFile for ProbeFile {
     }
 }
 
-/// A mistake in the files for TLS, at the key that it is about.
-fn complain(block: &Block<'_, '_>, error: &TrustError) {
-    let key = error.key();
-    let text = error.to_string();
-    let (wrong, remedy) = text.split_once("; ").unwrap_or((&text, ""));
-    block.complain(
-        &key,
-        wrong,
-        "for ipfix+tls://HOST:PORT export_ca, and both of export_certificate and export_key or none of them",
-        remedy,
-    );
+const TLS_FILES: &str = "for ipfix+tls://HOST:PORT export_ca, and both of export_certificate and export_key or none of them";
+
+/// A mistake that an error tells with its remedy behind a semicolon, at the key that it is about.
+fn complain(block: &Block<'_, '_>, key: &str, error: &str, right: &str) {
+    let (wrong, remedy) = error.split_once("; ").unwrap_or((error, ""));
+    block.complain(key, wrong, right, remedy);
 }
 
 impl Member for ProbeFile {

@@ -107,7 +107,7 @@ pub(crate) struct Seen {
     pub(crate) refused: u64,
 }
 
-/// Whether what is asked for can be at all: said before any input is waited for.
+/// Whether what is asked for can be at all.
 pub(crate) fn check(settings: &ProbeSettings) -> Result<(), ProbeError> {
     let mut rules = settings.filter.iter();
     let apart = rules.find(|rule| !rule.0.treats_flows_alike());

@@ -22,7 +22,7 @@ use crate::file;
 use crate::flows::Flows;
 use crate::hops::PROBE;
 use crate::live::{self, Live, RingCounts};
-use crate::offload::{self, Below};
+use crate::offload::Below;
 use crate::packets::{Lane, PacketFile, Tap};
 use crate::queue::Queue;
 use crate::source::Capture;
@@ -81,11 +81,8 @@ impl System for ProbePlan {
 /// Works until the input ends or `host` says so.
 fn run(plan: &ProbePlan, host: &Host) -> Result<Record<ProbeSummary>, ProbeError> {
     let stop = &host.stop;
-    offload::check(&plan.settings)?;
+    plan.settings.check()?;
     let by_rule = plan.settings.has_export_rule();
-    if by_rule && plan.settings.export_packets.is_none() {
-        return Err(ProbeError::NoPacketFile);
-    }
     // A collector is there before standard input has anything.
     let mut exporters = Exporters::begin(plan, host)?;
     let input = Input::open(plan, stop)?;
