@@ -81,13 +81,24 @@ impl Counted {
     }
 }
 
+/// What becomes of a flow that shall be watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It is watched since this time, ns.
+    Since(u64),
+    /// There is no room for now.
+    Full,
+    /// Another table has lent it: packets of one flow come to both, as fragments may. It stays where it is.
+    Elsewhere,
+}
+
 /// Counts packets below user space. Its clock is that of the packets' times, and its idle time-out at most the table's.
 ///
 /// It counts a packet of a flow only if it comes before the idle time-out after the one before it and before [`Loan::active_due_ns`], and has none of SYN, FIN and RST.
 /// From the first that is otherwise it counts none of the flow any more. What it does not count goes up to the table.
 pub trait Lower: Debug + Send {
-    /// Watches a flow by its canonical key, and says since when, ns. None: there is no room.
-    fn watch(&mut self, key: &FlowKey, loan: &Loan) -> Option<u64>;
+    /// Watches a flow by its canonical key.
+    fn watch(&mut self, key: &FlowKey, loan: &Loan) -> Answer;
 
     /// Counts a flow from now on that is watched. False: it was closed meanwhile.
     fn count(&mut self, key: &FlowKey, loan: &Loan) -> bool;
@@ -103,8 +114,10 @@ pub struct OffloadCounts {
     pub watched: u64,
     /// Of them those that were counted below.
     pub counted: u64,
-    /// Flows that below had no room for.
+    /// How often there was no room below for a flow.
     pub refused: u64,
+    /// Flows that another table had lent.
+    pub elsewhere: u64,
     /// Flows that came back.
     pub returned: u64,
     /// Flows that below did not know any more: what it had counted of them is lost.
@@ -122,6 +135,8 @@ pub(crate) const GUARD_NS: u64 = 1_000_000;
 #[repr(u8)]
 pub(crate) enum Lent {
     No,
+    /// It is not to be lent: another table has done that.
+    Elsewhere,
     Watched,
     Counted,
 }

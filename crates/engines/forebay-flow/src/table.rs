@@ -192,10 +192,7 @@ impl Table {
         if packet.time_ns < self.clock_ns {
             self.counts.out_of_order += 1;
         }
-        let heard_ns = self.ahead.hear(self.clock_ns, self.idle_ns, packet.time_ns);
-        self.counts.disbelieved = self.ahead.disbelieved;
-        self.advance(heard_ns);
-        self.end_due(ENDS_PER_PACKET, watch);
+        self.hear(packet.time_ns, watch);
         let (key, turned) = self.key(packet);
         let is_it = |place: u32| self.cold[place as usize].key == key;
         let mut found = self.index.find(hash, is_it);
@@ -214,6 +211,15 @@ impl Table {
         }
     }
 
+    /// Hears of a packet that is not counted here, as it was filtered, or is counted below: time goes on, as far as it is believed.
+    #[inline]
+    pub fn hear(&mut self, time_ns: u64, watch: &mut impl Watch) {
+        let heard_ns = self.ahead.hear(self.clock_ns, self.idle_ns, time_ns);
+        self.counts.disbelieved = self.ahead.disbelieved;
+        self.advance(heard_ns);
+        self.end_due(ENDS_PER_PACKET, watch);
+    }
+
     /// Moves the clock to a time that no later packet is before, and hands on what has ended by it.
     ///
     /// It ends a bounded number of flows: more may be due, which [`Self::poll_timeout`] tells.
@@ -224,6 +230,7 @@ impl Table {
     /// As [`Self::tick`], with a watch over each end.
     pub fn tick_watched(&mut self, now_ns: u64, watch: &mut impl Watch) {
         self.advance(now_ns);
+        self.ahead.reach(self.clock_ns, self.idle_ns);
         self.end_due(ENDS_PER_TICK, watch);
     }
 
@@ -258,6 +265,9 @@ impl Table {
         self.end_all_watched(watch);
         self.clock_ns = 0;
         self.ahead.forget();
+        if let Some(offload) = &mut self.offload {
+            offload.paused_until_ns = 0;
+        }
         self.wheel = Wheel::new(self.hot.len(), self.idle_ns);
     }
 

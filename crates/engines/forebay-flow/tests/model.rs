@@ -230,6 +230,8 @@ fn agree(config: &Config, places: Option<usize>, steps: &[Step]) {
         late += u64::from(time_ns < model.clock_ns && !step.is_tick);
         if step.is_tick {
             model.advance(time_ns);
+            let near_ns = model.clock_ns + config.idle_timeout_ns;
+            model.unbelieved.retain(|waits_ns| *waits_ns > near_ns);
             table.tick(time_ns, &mut |record| records.push(*record));
         } else {
             let packet = packet(step, time_ns);

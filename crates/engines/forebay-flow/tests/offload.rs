@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use forebay_flow::offload::{
-    Counted, HeavyHitter, Loan, Lower, OffloadCounts, Packets, Policy, Rate,
+    Answer, Counted, HeavyHitter, Loan, Lower, OffloadCounts, Packets, Policy, Rate,
 };
 use forebay_flow::{
     Batch, Config, EndReason, Eviction, FlowKey, FlowRecord, Packet, Table, Volume, Watch, Way,
@@ -32,6 +32,8 @@ struct Below {
     now_ns: u64,
     idle_ns: u64,
     room: usize,
+    /// Another table has what is asked for.
+    is_elsewhere: bool,
     flows: HashMap<FlowKey, Flow>,
     taken: Volume,
 }
@@ -71,11 +73,14 @@ impl Below {
 struct Shared(Arc<Mutex<Below>>);
 
 impl Lower for Shared {
-    fn watch(&mut self, key: &FlowKey, loan: &Loan) -> Option<u64> {
+    fn watch(&mut self, key: &FlowKey, loan: &Loan) -> Answer {
         let mut below = self.0.lock().unwrap();
         assert_eq!(*key, key.canonical().0);
+        if below.is_elsewhere {
+            return Answer::Elsewhere;
+        }
         if below.flows.len() >= below.room {
-            return None;
+            return Answer::Full;
         }
         let flow = Flow {
             loan: *loan,
@@ -84,7 +89,7 @@ impl Lower for Shared {
             counted: Counted::default(),
         };
         assert!(below.flows.insert(*key, flow).is_none());
-        Some(below.now_ns)
+        Answer::Since(below.now_ns)
     }
 
     fn count(&mut self, key: &FlowKey, loan: &Loan) -> bool {
@@ -215,12 +220,16 @@ impl World {
     }
 
     fn check(&self) {
+        assert_eq!(sum(&self.records), self.table.exported());
+        self.check_counts();
+    }
+
+    fn check_counts(&self) {
         let (table, below) = (&self.table, self.below.0.lock().unwrap());
         assert_eq!(table.offloaded(), below.taken);
         let seen = table.taken() + table.offloaded();
         assert_eq!(seen, table.exported() + table.held());
         assert_eq!(table.held(), table.held_now());
-        assert_eq!(sum(&self.records), table.exported());
         let OffloadCounts {
             watched,
             counted,
@@ -460,6 +469,85 @@ impl Watch for Wanting {
     }
 
     fn ended(&mut self, _place: u32, _record: &FlowRecord) {}
+}
+
+/// Keeps the records of flows that end.
+#[derive(Default)]
+struct Keeping(Vec<FlowRecord>);
+
+impl Watch for Keeping {
+    fn begun(&mut self, _place: u32, _packet: &Packet<'_>) {}
+
+    fn packet(&mut self, _place: u32, _way: Way, _packet: &Packet<'_>) {}
+
+    fn ended(&mut self, _place: u32, record: &FlowRecord) {
+        self.0.push(*record);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Without a way between them, with every time heard: records and times that are not believed are the same, times of the future among them.
+    #[test]
+    fn a_table_that_hears_all_times_believes_what_one_believes_that_sees_all_packets(
+        steps in steps(250), futures in proptest::collection::vec(0..30_u8, 250),
+    ) {
+        let mut world = World::new(&short(), Box::new(Packets(2)), 4);
+        let mut alone = Table::new(&short()).unwrap();
+        let (mut all, mut kept) = (Vec::new(), Keeping::default());
+        let mut now_ns = SECOND_NS;
+        for (step, future) in steps.iter().zip(&futures) {
+            now_ns += step.ns;
+            let time_ns = now_ns + if *future == 0 { 86_400 * SECOND_NS } else { 0 };
+            let packet = packet(step, time_ns);
+            alone.handle_packet(&packet, &mut |record| all.push(*record));
+            if world.below.0.lock().unwrap().packet(&packet) {
+                world.table.hear(time_ns, &mut kept);
+            } else {
+                world.table.handle_packet(&packet, &mut |record| kept.0.push(*record));
+            }
+            world.check_counts();
+        }
+        world.table.end_all(&mut |record| kept.0.push(*record));
+        alone.end_all(&mut |record| all.push(*record));
+        prop_assert_eq!(sorted(kept.0), sorted(all));
+        prop_assert_eq!(world.table.counts().disbelieved, alone.counts().disbelieved);
+        prop_assert_eq!(world.table.clock_ns(), alone.clock_ns());
+    }
+}
+
+#[test]
+fn a_flow_that_another_table_has_lent_is_asked_for_once() {
+    let mut world = World::new(&short(), Box::new(Packets(0)), 4);
+    world.below.0.lock().unwrap().is_elsewhere = true;
+    for ms in 1..50 {
+        world.comes(&packet(&plain(1, 0), ms * 1_000_000));
+        world.handles(1);
+    }
+    let counts = world.table.offload_counts();
+    assert_eq!(
+        (counts.elsewhere, counts.watched, counts.refused),
+        (1, 0, 0)
+    );
+    // Others are lent at once.
+    world.below.0.lock().unwrap().is_elsewhere = false;
+    world.comes(&packet(&plain(2, 0), 50_000_000));
+    world.handles(1);
+    assert_eq!(world.table.offload_counts().watched, 1);
+}
+
+#[test]
+fn a_clock_that_is_set_back_lends_again_at_once() {
+    let mut world = World::new(&short(), Box::new(Packets(0)), 0);
+    world.comes(&packet(&plain(1, 0), 3600 * SECOND_NS));
+    world.handles(1);
+    assert_eq!(world.table.offload_counts().refused, 1);
+    world.table.set_back(&mut Keeping::default());
+    world.below.0.lock().unwrap().room = 4;
+    world.comes(&packet(&plain(1, 0), SECOND_NS));
+    world.handles(1);
+    assert_eq!(world.table.offload_counts().watched, 1);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 
-use forebay_flow::offload::{Counted, Loan, Lower, Packets};
+use forebay_flow::offload::{Answer, Counted, Loan, Lower, Packets};
 use forebay_flow::{DecodeConfig, Decoder, FlowKey, FlowRecord, Frame, LinkType, Table as Flows};
 use forebay_xdp::{
     Changed, Config, Connections, Inserted, Key, Programs, Seed, Software, State, Term, Verdict,
@@ -229,12 +229,12 @@ proptest! {
 struct Below<T>(Arc<Mutex<T>>);
 
 impl<T: Table + Debug + Send> Lower for Below<T> {
-    fn watch(&mut self, flow: &FlowKey, loan: &Loan) -> Option<u64> {
+    fn watch(&mut self, flow: &FlowKey, loan: &Loan) -> Answer {
         let seed = seed(loan);
         let mut below = self.0.lock().unwrap();
         match below.insert(&key(flow), State::Data, &seed).unwrap() {
-            Inserted::At(since_ns) => Some(since_ns),
-            Inserted::Full => None,
+            Inserted::At(since_ns) => Answer::Since(since_ns),
+            Inserted::Full => Answer::Full,
             Inserted::Exists => panic!("{flow:?} is lent twice"),
         }
     }

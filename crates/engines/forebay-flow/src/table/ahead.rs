@@ -53,6 +53,15 @@ impl Ahead {
         earlier_ns
     }
 
+    /// The clock was moved by another hand: a time that it has come near to needs no witness.
+    pub(super) const fn reach(&mut self, clock_ns: u64, lead_ns: u64) {
+        if let Some(waits_ns) = self.waits_ns
+            && waits_ns <= clock_ns.saturating_add(lead_ns)
+        {
+            self.waits_ns = None;
+        }
+    }
+
     /// The clock begins anew.
     pub(super) const fn forget(&mut self) {
         self.waits_ns = None;
@@ -62,6 +71,17 @@ impl Ahead {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_that_the_clock_has_come_near_to_is_not_disbelieved() {
+        for (clock, disbelieved) in [(90, 0), (89, 1)] {
+            let mut ahead = Ahead::default();
+            assert_eq!(ahead.hear(50, 10, 100), 50);
+            ahead.reach(clock, 10);
+            assert_eq!(ahead.hear(clock, 10, clock + 1), clock + 1);
+            assert_eq!(ahead.disbelieved, disbelieved);
+        }
+    }
 
     #[test]
     fn a_time_far_ahead_waits_for_a_witness() {

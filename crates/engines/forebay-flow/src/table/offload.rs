@@ -8,7 +8,8 @@ use super::Table;
 use crate::config::ConfigError;
 use crate::key::FlowKey;
 use crate::offload::{
-    Counted, FlowView, GUARD_NS, Lent, Loan, Lower, Offload, OffloadCounts, PAUSE_NS, Policy,
+    Answer, Counted, FlowView, GUARD_NS, Lent, Loan, Lower, Offload, OffloadCounts, PAUSE_NS,
+    Policy,
 };
 use crate::record::{EndReason, Volume};
 use crate::watch::Watch;
@@ -78,7 +79,7 @@ impl Table {
     /// Takes back what was counted of a flow, if it is lent.
     #[inline]
     pub(super) fn settle(&mut self, place: u32) -> bool {
-        if self.hot[place as usize].lent == Lent::No {
+        if matches!(self.hot[place as usize].lent, Lent::No | Lent::Elsewhere) {
             return false;
         }
         self.return_of(place);
@@ -131,6 +132,7 @@ impl Table {
         match self.hot[place as usize].lent {
             Lent::No if may_end || self.hot[place as usize].has_ended(self.biflow) => {}
             Lent::No => self.lend(place, watch),
+            Lent::Elsewhere => {}
             // Below has closed it.
             Lent::Watched | Lent::Counted if may_end => self.return_of(place),
             Lent::Watched | Lent::Counted => {}
@@ -165,12 +167,16 @@ impl Table {
             return;
         }
         match offload.lower.watch(&key, &loan) {
-            Some(since_ns) => {
+            Answer::Since(since_ns) => {
                 offload.counts.watched += 1;
                 offload.watched.push_back((since_ns, place));
                 self.hot[place as usize].lent = Lent::Watched;
             }
-            None => {
+            Answer::Elsewhere => {
+                offload.counts.elsewhere += 1;
+                self.hot[place as usize].lent = Lent::Elsewhere;
+            }
+            Answer::Full => {
                 offload.counts.refused += 1;
                 offload.paused_until_ns = self.clock_ns.saturating_add(PAUSE_NS);
             }
