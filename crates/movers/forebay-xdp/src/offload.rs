@@ -17,7 +17,8 @@ use crate::sys::{Link, Mode, interface_number};
 #[derive(Debug)]
 pub struct Offload {
     programs: Programs,
-    link: Link,
+    /// None when it was taken off.
+    link: Option<Link>,
     number: u32,
     mode: Mode,
 }
@@ -50,7 +51,7 @@ impl Offload {
         })?;
         Ok(Self {
             programs,
-            link,
+            link: Some(link),
             number,
             mode,
         })
@@ -66,7 +67,15 @@ impl Offload {
     /// # Errors
     /// The kernel refuses the call.
     pub fn is_attached(&self) -> Result<bool, XdpError> {
-        Ok(self.link.interface()? == self.number)
+        let Some(link) = &self.link else {
+            return Ok(false);
+        };
+        Ok(link.interface()? == self.number)
+    }
+
+    /// Takes the program off its interface. What it has counted stays; a frame that is under way through it may still be counted.
+    pub fn detach(&mut self) {
+        self.link = None;
     }
 
     /// As [`Programs::set_clock_offset`].

@@ -29,7 +29,7 @@ use crate::export::Amount;
 use crate::exporter::{Exporters, Passed};
 use crate::flows::Flows;
 use crate::live::RingCounts;
-use crate::offload::{self, Below};
+use crate::offload::{self, Seen};
 use crate::packets::{Bulk, Lane, Written};
 use crate::queue::Queue;
 use crate::summary::{ProbeRecord, ProbeSummary};
@@ -210,6 +210,7 @@ struct TableWords {
     terms: [Counter; Term::ALL.len()],
     flows: Counter,
     refused: Counter,
+    elsewhere: Counter,
     deferred: Counter,
 }
 
@@ -263,7 +264,13 @@ fn declare_below(schema: &mut SchemaBuilder, declared: Declared) -> Option<Below
             group,
             "flows_not_lent",
             owner,
-            "Flows that the table below user space had no room for",
+            "How often the table below user space had no room for a flow",
+        ),
+        elsewhere: schema.counter(
+            group,
+            "flows_lent_elsewhere",
+            owner,
+            "Flows that were not lent as another thread had lent them",
         ),
         deferred: schema.counter(
             group,
@@ -413,10 +420,10 @@ impl Books {
         Ok((Self { ledger, below }, lanes, export, packets))
     }
 
-    /// Fills in what the tables below user space have now, and shows it; at the end with what is still in them.
-    pub(crate) fn show_below(&mut self, tables: &[Below], is_end: bool) {
+    /// Fills in what is known of the tables below user space, and shows it.
+    pub(crate) fn show_below(&mut self, seen: &[Seen]) {
         if let Some(book) = &mut self.below {
-            book.show(tables, is_end);
+            book.show(seen);
         }
     }
 
@@ -608,10 +615,9 @@ struct BelowBook {
 }
 
 impl BelowBook {
-    fn show(&mut self, tables: &[Below], is_end: bool) {
+    fn show(&mut self, seen: &[Seen]) {
         let Self { part, words } = self;
-        for (words, table) in words.tables.iter().zip(tables) {
-            let seen = table.look(is_end);
+        for (words, seen) in words.tables.iter().zip(seen) {
             part.book.set(words.frames.incoming.items, seen.frames);
             part.book.set(words.frames.outgoing.items, seen.told());
             let counted = offload::volume(seen.counts.of(Term::Counted));
@@ -623,6 +629,7 @@ impl BelowBook {
             }
             part.book.set(words.flows, seen.lent);
             part.book.set(words.refused, seen.refused);
+            part.book.set(words.elsewhere, seen.elsewhere);
             part.book.set(words.deferred, seen.counts.exports_deferred);
         }
         part.commit();

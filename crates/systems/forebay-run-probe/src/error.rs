@@ -52,6 +52,11 @@ pub enum ProbeError {
         "--offload counts both directions of a flow; leave --uniflow out, or give --offload off"
     )]
     OneWay,
+    /// A card may take tags off before the program of the kernel sees a frame.
+    #[error(
+        "--offload xdp does not see VLAN tags that a card has taken off; leave --vlan-in-key out, or give --offload off"
+    )]
+    TagsMayBeHidden,
     /// Packets that are counted below are not there to be exported.
     #[error(
         "--offload counts packets below user space, which --export-packets would lack; leave one of them out"

@@ -15,8 +15,6 @@ use crate::run::ProbePlan;
 
 /// Packets that the table gets together: it waits for the memory of several flows at once.
 const BATCH_PACKETS: usize = 64;
-/// How often the flow table's time is moved by what it does not see, ns of the packets' time.
-const TICK_NS: u64 = 100_000_000;
 /// Times a table is asked for more that is due before packets are read again: with 4,096 flows each.
 const TICKS_MAX: usize = 64;
 
@@ -35,11 +33,6 @@ pub(crate) struct Flows<'a> {
     pub(crate) formed: Amount,
     pub(crate) outlet: Outlet<'a>,
     below: Option<Below>,
-    lane: usize,
-    /// What is counted in front of the decoder moves the table's time so often, ns.
-    tick_ns: u64,
-    /// The latest of them, ns.
-    latest_ns: u64,
     /// Where packets themselves are exported to.
     pub(crate) tap: Option<Tap<'a>>,
     batch: Batch,
@@ -61,7 +54,7 @@ impl<'a> Flows<'a> {
         let (decode, table) = plan.settings.engine(seed);
         let mut table = Table::new(&table)?;
         if let Some(below) = &below {
-            below.lend(&mut table, offload::policy(&plan.settings, seed), lane)?;
+            below.lend(&mut table, offload::policy(&plan.settings, seed))?;
         }
         Ok(Self {
             decoder: Decoder::new(&decode)?,
@@ -74,9 +67,6 @@ impl<'a> Flows<'a> {
             formed: Amount::default(),
             outlet: Outlet::new(queue, lane),
             below,
-            lane,
-            tick_ns: 0,
-            latest_ns: 0,
             tap: None,
             batch: Batch::new(BATCH_PACKETS),
             is_live: plan.settings.interface.is_some(),
@@ -97,15 +87,14 @@ impl<'a> Flows<'a> {
         if let Some(below) = &self.below
             && below.takes(frame)
         {
-            self.counted_in_front(frame.time_ns);
-            return;
+            return self.hear(frame.time_ns);
         }
         self.seen.packets += 1;
         match self.decoder.handle_frame(frame) {
             Ok(mut packet) => {
                 self.seen.octets += u64::from(packet.octets);
                 if self.looks_at_packets() && !self.passes(frame, &mut packet) {
-                    return;
+                    return self.hear(frame.time_ns);
                 }
                 if self.leak.take("packets") {
                     return;
@@ -115,24 +104,24 @@ impl<'a> Flows<'a> {
                     self.settle();
                 }
             }
-            Err(refused) => self.seen.octets += u64::from(refused.octets),
+            Err(refused) => {
+                self.seen.octets += u64::from(refused.octets);
+                self.hear(frame.time_ns);
+            }
         }
     }
 
-    /// A frame was counted in front of the decoder: the flow table does not see it, but time goes on.
-    fn counted_in_front(&mut self, time_ns: u64) {
-        if time_ns >= self.tick_ns {
-            self.tick_ns = time_ns.saturating_add(TICK_NS);
-            self.settle();
-            self.tick(time_ns);
-        }
-        self.latest_ns = self.latest_ns.max(time_ns);
+    /// The table does not count a frame of this time, as it is counted in front of it, filtered or of no flow; but time goes on, behind the packets that wait.
+    fn hear(&mut self, time_ns: u64) {
+        self.settle();
+        self.with_table(|table, _, plugins, mut ended| {
+            table.hear(time_ns, &mut plugins.watch(&mut ended));
+        });
     }
 
     /// What was counted below and came back to this table, by the one that took it there.
     pub(crate) fn taken_below(&self) -> Volume {
-        let below = self.below.as_ref();
-        below.map_or(Volume::default(), |below| below.taken(self.lane))
+        self.below.as_ref().map_or(Volume::default(), Below::taken)
     }
 
     /// Takes back the flows that are closed below, as one may be whose last packet was lost on its way up.
@@ -141,7 +130,7 @@ impl<'a> Flows<'a> {
             return;
         };
         below.keep_time();
-        for flow in below.closed(self.lane) {
+        for flow in below.closed() {
             self.table.take_back(&flow);
         }
     }
@@ -203,13 +192,15 @@ impl<'a> Flows<'a> {
     /// Ends all flows, hands over all records, and closes the lane.
     pub(crate) fn end_all(&mut self) {
         self.settle();
-        // By the time of all packets, those among them that did not come to the table.
-        self.tick(self.latest_ns);
+        self.tick(self.table.clock_ns());
         // Nothing comes any more that could be held back.
         self.is_live = false;
         self.with_table(|table, _, plugins, mut ended| {
             table.end_all_watched(&mut plugins.watch(&mut ended));
         });
+        if let Some(below) = &self.below {
+            below.leave();
+        }
         self.hand_over();
         self.outlet.close();
         if let Some(tap) = &mut self.tap {

@@ -1,19 +1,18 @@
 //! Flows that are counted below user space: the table of connections that the threads which capture lend to.
 //!
 //! Each thread lends flows of its own, and takes each one back itself; what belongs to all, the table below and what was taken out of it, is behind one lock. It is held for
-//! a call of the kernel at a time, and of the table in software for a frame.
+//! a call of the kernel or for what the table has to say, and of the table in software for a frame. At the end alone it is held for a walk through the table.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forebay_flow::offload::{
-    Counted, HeavyHitter, Loan, Lower, Packets as AfterPackets, Policy, Rate,
+    Answer, Counted, HeavyHitter, Loan, Lower, Packets as AfterPackets, Policy, Rate,
 };
 use forebay_flow::{FlowKey, Frame, LinkType, Table, Volume};
 use forebay_ledger::Leak;
 use forebay_run::error::RunError;
-use forebay_sys::{addresses, clock};
+use forebay_sys::{addresses, clock, wait};
 use forebay_xdp::{
     Changed, Config, Connections, Counts, Inserted, Key, Mode, Offload, Seed, Software, State,
     Tally, Term, Verdict, XdpError,
@@ -26,6 +25,10 @@ use crate::error::ProbeError;
 const EXPORTS_MAX: usize = 4_096;
 /// Its clock is set anew when the host's was set by more than this, ns: two readings of two clocks are not of one moment.
 const CLOCK_STEP_NS: u64 = 1_000_000;
+/// At the end it is looked so often whether the counts have come to rest …
+const END_LOOKS: usize = 100;
+/// … and after so long each time, ns.
+const END_LOOK_NS: u64 = 1_000_000;
 
 #[derive(Debug)]
 enum Kind {
@@ -49,6 +52,8 @@ struct Lane {
     taken: Volume,
     /// Flows that are closed below, and were not taken back yet.
     closed: Vec<Key>,
+    /// It lends nothing any more.
+    is_over: bool,
 }
 
 #[derive(Debug)]
@@ -56,9 +61,12 @@ struct Shared {
     kind: Kind,
     lanes: Vec<Lane>,
     /// Of the table's clock, ns.
-    offset_ns: u64,
+    offset_ns: i64,
+    /// The latest counts that were read.
+    counts: Counts,
     lent: u64,
     refused: u64,
+    elsewhere: u64,
     /// Frames that the thread which captures has handed over.
     handed: u64,
     /// The first call that the kernel refused.
@@ -82,10 +90,11 @@ impl Shared {
     }
 }
 
-/// A table of connections below user space, with what was taken out of it.
+/// One thread's hand in a table of connections below user space.
 #[derive(Clone, Debug)]
 pub(crate) struct Below {
     shared: Arc<Mutex<Shared>>,
+    lane: usize,
     /// Frames are handed to it by the thread that captures.
     is_software: bool,
 }
@@ -103,8 +112,10 @@ pub(crate) struct Seen {
     pub(crate) held: Option<Tally>,
     /// Flows that were taken in.
     pub(crate) lent: u64,
-    /// Flows that it had no room for.
+    /// How often it had no room for a flow.
     pub(crate) refused: u64,
+    /// Flows that another thread had lent.
+    pub(crate) elsewhere: u64,
 }
 
 /// Whether what is asked for can be at all.
@@ -116,6 +127,7 @@ pub(crate) fn check(settings: &ProbeSettings) -> Result<(), ProbeError> {
         _ if settings.uniflow => Err(ProbeError::OneWay),
         _ if settings.export_packets.is_some() => Err(ProbeError::NotThere),
         OffloadChoice::Xdp if settings.interface.is_none() => Err(ProbeError::NothingBelow),
+        OffloadChoice::Xdp if settings.vlan_in_key => Err(ProbeError::TagsMayBeHidden),
         OffloadChoice::Xdp | OffloadChoice::Software => match apart {
             None => Ok(()),
             Some(rule) => Err(ProbeError::TellsApart(rule.to_string())),
@@ -124,44 +136,66 @@ pub(crate) fn check(settings: &ProbeSettings) -> Result<(), ProbeError> {
 }
 
 impl Below {
-    /// Makes what is asked for: one table in the kernel for all threads, or one in software for each of so many. None if nothing is counted below.
+    /// Makes what is asked for, with a hand for each of so many threads: one table in the kernel for all of them, or one in software for each. None if nothing is counted below.
     pub(crate) fn open(
         settings: &ProbeSettings,
         lanes: usize,
         leak: &Leak,
     ) -> Result<Vec<Self>, ProbeError> {
-        let offset_ns = clock_offset_ns();
+        let offset_ns = clock::realtime_minus_monotonic_ns().offset_ns;
         let config = Config {
             flows: settings.offload_flows,
             idle_timeout_ns: settings.engine(0).1.idle_timeout_ns,
             vlan_in_key: settings.vlan_in_key,
             look_into_tunnels: settings.tunnel_depth > 0,
-            clock_offset_ns: offset_ns,
+            clock_offset_ns: offset_ns.cast_unsigned(),
             ..Config::default()
         };
-        let shared = |kind| Self {
-            is_software: matches!(kind, Kind::Software(_)),
-            shared: Arc::new(Mutex::new(Shared {
+        let shared = |kind, lanes| {
+            Arc::new(Mutex::new(Shared {
                 kind,
                 lanes: (0..lanes).map(|_| Lane::default()).collect(),
                 offset_ns,
+                counts: Counts::default(),
                 lent: 0,
                 refused: 0,
+                elsewhere: 0,
                 handed: 0,
                 failed: None,
                 leak: leak.clone(),
-            })),
+            }))
         };
         match (settings.offload, &settings.interface) {
             (OffloadChoice::Off, _) | (OffloadChoice::Xdp, None) => Ok(Vec::new()),
             (OffloadChoice::Software, _) => (0..lanes)
-                .map(|_| Ok(shared(Kind::Software(Software::new(&config)?))))
+                .map(|_| {
+                    let kind = Kind::Software(Software::new(&config)?);
+                    Ok(Self {
+                        shared: shared(kind, 1),
+                        lane: 0,
+                        is_software: true,
+                    })
+                })
                 .collect(),
             (OffloadChoice::Xdp, Some(interface)) => {
                 may_lose(interface)?;
                 let kind = Kind::Xdp(Offload::attach(interface, &config)?);
-                Ok(vec![shared(kind)])
+                let shared = shared(kind, lanes);
+                let hand = |lane| Self {
+                    shared: Arc::clone(&shared),
+                    lane,
+                    is_software: false,
+                };
+                Ok((0..lanes).map(hand).collect())
             }
+        }
+    }
+
+    /// One hand in each of the tables that there are.
+    pub(crate) fn tables(all: &[Self]) -> &[Self] {
+        match all {
+            [first, ..] if !first.is_software => &all[..1],
+            all => all,
         }
     }
 
@@ -174,10 +208,8 @@ impl Below {
         &self,
         table: &mut Table,
         policy: Box<dyn Policy>,
-        lane: usize,
     ) -> Result<(), ProbeError> {
-        let below = self.clone();
-        table.set_offload(Box::new(Lender { below, lane }), policy)?;
+        table.set_offload(Box::new(Lender(self.clone())), policy)?;
         Ok(())
     }
 
@@ -200,21 +232,32 @@ impl Below {
     }
 
     /// Reads what the table has to say, and gives the flows that are closed in it. A flow of another thread is among them.
-    pub(crate) fn closed(&self, lane: usize) -> Vec<FlowKey> {
+    pub(crate) fn closed(&self) -> Vec<FlowKey> {
         let mut shared = self.shared();
         let Shared { kind, lanes, .. } = &mut *shared;
         kind.table().poll_exports(EXPORTS_MAX, &mut |export| {
-            for lane in &mut *lanes {
+            for lane in lanes.iter_mut().filter(|lane| !lane.is_over) {
                 lane.closed.push(export.entry.key);
             }
         });
-        let closed = std::mem::take(&mut lanes[lane].closed);
+        let closed = std::mem::take(&mut lanes[self.lane].closed);
         closed.iter().map(flow_key).collect()
+    }
+
+    /// The thread lends nothing any more.
+    pub(crate) fn leave(&self) {
+        let lane = &mut self.shared().lanes[self.lane];
+        (lane.is_over, lane.closed) = (true, Vec::new());
     }
 
     /// Sets the table's clock by that of the host, if that was set.
     pub(crate) fn keep_time(&self) {
-        let offset_ns = clock_offset_ns();
+        let found = clock::realtime_minus_monotonic_ns();
+        // Of a thread that had to wait for its turn between both readings nothing can be said.
+        if found.half_width_ns > CLOCK_STEP_NS / 2 {
+            return;
+        }
+        let offset_ns = found.offset_ns;
         let mut shared = self.shared();
         let Shared {
             kind: Kind::Xdp(table),
@@ -227,36 +270,44 @@ impl Below {
         if set_ns.abs_diff(offset_ns) <= CLOCK_STEP_NS {
             return;
         }
-        match table.set_clock_offset(offset_ns) {
+        match table.set_clock_offset(offset_ns.cast_unsigned()) {
             Ok(()) => shared.offset_ns = offset_ns,
             Err(error) => _ = shared.failed.get_or_insert(error),
         }
     }
 
-    /// What one thread took out of it.
-    pub(crate) fn taken(&self, lane: usize) -> Volume {
-        self.shared().lanes[lane].taken
+    /// What this thread took out of it.
+    pub(crate) fn taken(&self) -> Volume {
+        self.shared().lanes[self.lane].taken
     }
 
-    /// What is known of it now; at the end with what is still in it.
-    pub(crate) fn look(&self, is_end: bool) -> Seen {
+    /// What is known of it now.
+    pub(crate) fn look(&self) -> Seen {
         let mut shared = self.shared();
-        let counts = shared.answer(|table| table.counts()).unwrap_or_default();
-        let held = is_end.then(|| shared.answer(|table| table.held()));
-        Seen {
-            frames: match shared.kind {
-                Kind::Xdp(_) => counts.of(Term::Seen).frames,
-                Kind::Software(_) => shared.handed,
-            },
-            counts,
-            taken: shared
-                .lanes
-                .iter()
-                .fold(Volume::default(), |sum, lane| sum + lane.taken),
-            held: held.flatten(),
-            lent: shared.lent,
-            refused: shared.refused,
+        if let Some(counts) = shared.answer(|table| table.counts()) {
+            shared.counts = counts;
         }
+        shared.seen(None)
+    }
+
+    /// What is known of it at the end, with what is still in it. Nothing is counted any more.
+    pub(crate) fn end(&self) -> Seen {
+        let mut shared = self.shared();
+        if let Kind::Xdp(table) = &mut shared.kind {
+            table.detach();
+        }
+        for _ in 0..END_LOOKS {
+            let counts = shared.answer(|table| table.counts());
+            let before = shared.counts;
+            shared.counts = counts.unwrap_or(before);
+            if shared.counts == before {
+                break;
+            }
+            // A frame may be under way.
+            wait::sleep_until(clock::monotonic_ns() + END_LOOK_NS, 0);
+        }
+        let held = shared.answer(|table| table.held());
+        shared.seen(held)
     }
 
     /// What it is, for people and scripts.
@@ -279,14 +330,30 @@ impl Below {
         };
         let is_there = table.is_attached().unwrap_or(false);
         (!is_there).then(|| {
-            "the XDP program was taken off its interface by somebody else: all packets come up again".to_owned()
+            "the XDP program is no longer on its interface: all packets come up again".to_owned()
         })
     }
 }
 
-/// What is added to the monotonic clock, ns, for times since 1970.
-fn clock_offset_ns() -> u64 {
-    clock::realtime_ns().wrapping_sub(clock::monotonic_ns())
+impl Shared {
+    fn seen(&self, held: Option<Tally>) -> Seen {
+        let counts = self.counts;
+        Seen {
+            frames: match self.kind {
+                Kind::Xdp(_) => counts.of(Term::Seen).frames,
+                Kind::Software(_) => self.handed,
+            },
+            counts,
+            taken: self
+                .lanes
+                .iter()
+                .fold(Volume::default(), |sum, lane| sum + lane.taken),
+            held,
+            lent: self.lent,
+            refused: self.refused,
+            elsewhere: self.elsewhere,
+        }
+    }
 }
 
 /// Frames that are counted below go to nobody else: a host must not be reached through the interface.
@@ -296,7 +363,9 @@ fn may_lose(interface: &str) -> Result<(), ProbeError> {
         IpAddr::V4(_) => true,
         IpAddr::V6(address) => !address.is_unicast_link_local(),
     };
-    let mut here = all.into_iter().filter(|(name, _)| name == interface);
+    // An address may have a label behind the interface's name.
+    let of_it = |name: &str| name.split(':').next() == Some(interface);
+    let mut here = all.into_iter().filter(|(name, _)| of_it(name));
     match here.find(|(_, address)| is_here(address)) {
         None => Ok(()),
         Some((interface, address)) => Err(ProbeError::InUse { interface, address }),
@@ -323,42 +392,37 @@ const HEAVY_ONE_OF: u32 = 1_000;
 /// … in a window of so many.
 const HEAVY_WINDOW_PACKETS: u32 = 1 << 17;
 
-/// The hand of one thread's table in it.
-struct Lender {
-    below: Below,
-    lane: usize,
-}
-
-impl fmt::Debug for Lender {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lender").field("lane", &self.lane).finish()
-    }
-}
+/// What a thread's table lends to.
+#[derive(Debug)]
+struct Lender(Below);
 
 impl Lower for Lender {
-    fn watch(&mut self, flow: &FlowKey, loan: &Loan) -> Option<u64> {
-        let mut shared = self.below.shared();
-        match shared.answer(|table| table.insert(&key(flow), State::Data, &seed(loan)))? {
-            Inserted::At(since_ns) => {
+    fn watch(&mut self, flow: &FlowKey, loan: &Loan) -> Answer {
+        let mut shared = self.0.shared();
+        match shared.answer(|table| table.insert(&key(flow), State::Data, &seed(loan))) {
+            Some(Inserted::At(since_ns)) => {
                 shared.lent += 1;
-                Some(since_ns)
+                Answer::Since(since_ns)
             }
-            // Of one that is there already another thread has the flow: it stays here.
-            Inserted::Full | Inserted::Exists => {
+            Some(Inserted::Full) | None => {
                 shared.refused += 1;
-                None
+                Answer::Full
+            }
+            Some(Inserted::Exists) => {
+                shared.elsewhere += 1;
+                Answer::Elsewhere
             }
         }
     }
 
     fn count(&mut self, flow: &FlowKey, loan: &Loan) -> bool {
-        let mut shared = self.below.shared();
+        let mut shared = self.0.shared();
         let changed = shared.answer(|table| table.set(&key(flow), State::Stat, &seed(loan)));
         matches!(changed, Some(Changed::At(_)))
     }
 
     fn take(&mut self, flow: &FlowKey) -> Option<Counted> {
-        let mut shared = self.below.shared();
+        let mut shared = self.0.shared();
         let entry = shared.answer(|table| table.remove(&key(flow)))??;
         if shared.leak.take("offload") {
             return Some(Counted::default());
@@ -370,7 +434,7 @@ impl Lower for Lender {
             first_ns: entry.first_ns,
             last_ns: entry.last_ns,
         };
-        shared.lanes[self.lane].taken += counted.volume();
+        shared.lanes[self.0.lane].taken += counted.volume();
         Some(counted)
     }
 }

@@ -102,9 +102,10 @@ fn run(plan: &ProbePlan, host: &Host) -> Result<Record<ProbeSummary>, ProbeError
     let seed = RandomState::new().hash_one(());
     let ways: Vec<Lane> = (0..declared.lanes).map(|_| Lane::default()).collect();
     let below = Below::open(&plan.settings, declared.lanes, &host.leak)?;
+    let tables = Below::tables(&below);
     let flows = (0..declared.lanes).map(|lane| {
-        let below = below.get(lane).or(below.first());
-        Flows::new(plan, &queue, (lane, seed), below.cloned(), host)
+        let below = below.get(lane).cloned();
+        Flows::new(plan, &queue, (lane, seed), below, host)
     });
     let mut flows = flows.collect::<Result<Vec<_>, _>>()?;
     let file = plan.settings.export_packets.as_deref();
@@ -135,11 +136,12 @@ fn run(plan: &ProbePlan, host: &Host) -> Result<Record<ProbeSummary>, ProbeError
         let exporting = exporting.map_err(not_started).inspect_err(end)?;
         let begun = begun.inspect_err(end)?;
         let writing = writing.transpose().map_err(not_started).inspect_err(end)?;
-        watch(&notes, &mut books, &below, host);
+        watch(&notes, &mut books, tables, host);
         let ended: Vec<_> = begun.into_iter().map(joined).collect();
         Ok::<_, ProbeError>((ended, joined(exporting), writing.map(joined)))
     })?;
-    books.show_below(&below, true);
+    let seen: Vec<_> = tables.iter().map(Below::end).collect();
+    books.show_below(&seen);
     let (packets, unwritten) = packets.unzip();
     failed.extend(unwritten.flatten());
     let captured: Vec<_> = ended
@@ -154,7 +156,8 @@ fn run(plan: &ProbePlan, host: &Host) -> Result<Record<ProbeSummary>, ProbeError
     let has_packets = declared.is_live || captured.iter().any(|one| one.flows.seen.packets > 0);
     let end = how_it_ended((broken, has_packets), failed, stop);
     let record = books.close(end, |envelope| {
-        ProbeSummary::of(&captured, &below, exports, packets, envelope)
+        let offload = tables.first().map(|table| (table.kind(), &*seen));
+        ProbeSummary::of(&captured, offload, exports, packets, envelope)
     })?;
     Ok(record)
 }
@@ -203,7 +206,7 @@ fn not_started(error: std::io::Error) -> ProbeError {
 }
 
 /// Shows that the run lives, until no thread has anything to say any more.
-fn watch(notes: &mpsc::Receiver<String>, books: &mut Books, below: &[Below], host: &Host) {
+fn watch(notes: &mpsc::Receiver<String>, books: &mut Books, tables: &[Below], host: &Host) {
     let mut told = String::new();
     let mut trouble = None;
     loop {
@@ -218,8 +221,9 @@ fn watch(notes: &mpsc::Receiver<String>, books: &mut Books, below: &[Below], hos
             Err(RecvTimeoutError::Disconnected) => return,
         }
         books.heartbeat();
-        books.show_below(below, false);
-        let found = below.iter().find_map(Below::trouble);
+        let seen: Vec<_> = tables.iter().map(Below::look).collect();
+        books.show_below(&seen);
+        let found = tables.iter().find_map(Below::trouble);
         if found != trouble {
             found.iter().for_each(|text| host.warn(text));
             trouble = found;

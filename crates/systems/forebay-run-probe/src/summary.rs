@@ -9,7 +9,7 @@ use crate::export::Exporter;
 use crate::filter::{RuleSummary, summaries};
 use crate::flows::Flows;
 use crate::live::RingCounts;
-use crate::offload::{Below, Seen};
+use crate::offload::Seen;
 use crate::packets::PacketsSummary;
 
 /// The record of a probe.
@@ -77,22 +77,20 @@ pub struct OffloadSummary {
     pub frames_counted: u64,
     /// Flows that were lent.
     pub flows_lent: u64,
-    /// Flows that it had no room for.
+    /// How often it had no room for a flow.
     pub flows_not_lent: u64,
 }
 
 impl OffloadSummary {
-    fn of(tables: &[Below]) -> Option<Self> {
-        let first = tables.first()?;
-        let seen: Vec<_> = tables.iter().map(|table| table.look(false)).collect();
+    fn of((kind, seen): (&'static str, &[Seen])) -> Self {
         let sum = |count: fn(&Seen) -> u64| seen.iter().map(count).sum();
-        Some(Self {
-            kind: first.kind(),
+        Self {
+            kind,
             frames: sum(|seen| seen.frames),
             frames_counted: sum(|seen| seen.counts.of(Term::Counted).frames),
             flows_lent: sum(|seen| seen.lent),
             flows_not_lent: sum(|seen| seen.refused),
-        })
+        }
     }
 }
 
@@ -144,7 +142,7 @@ pub(crate) struct Captured<'a> {
 impl ProbeSummary {
     pub(crate) fn of(
         captured: &[Captured<'_>],
-        below: &[Below],
+        offload: Option<(&'static str, &[Seen])>,
         exports: Vec<ExportSummary>,
         packets: Option<PacketsSummary>,
         envelope: &Envelope,
@@ -163,7 +161,7 @@ impl ProbeSummary {
             octets_exported: of_least(|export| export.octets),
             packets_offloaded: sum(|one| one.flows.table.offloaded().packets),
             octets_offloaded: sum(|one| one.flows.table.offloaded().octets),
-            offload: OffloadSummary::of(below),
+            offload: offload.map(OffloadSummary::of),
             residual_packets: envelope.books.residual_items,
             residual_octets: envelope.books.residual_bytes,
             packet_rate_hz: packets_in as f64 / envelope.duration_s.max(1e-9),

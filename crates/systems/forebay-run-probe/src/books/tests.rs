@@ -6,6 +6,7 @@ use forebay_run::{Host, Stop};
 
 use super::*;
 use crate::export::{Export, Exporter, Row};
+use crate::offload::Below;
 use crate::packets::Tap;
 use crate::queue::Found;
 use crate::run::ProbePlan;
@@ -293,7 +294,10 @@ fn each_count_below_is_in_its_own_term() {
         if is_taken && !is_end {
             take();
         }
-        books.show_below(&tables, is_end);
+        let seen = tables
+            .iter()
+            .map(if is_end { Below::end } else { Below::look });
+        books.show_below(&seen.collect::<Vec<_>>());
         let shown = books.ledger.reader().unwrap().snapshot().unwrap();
         let words = &books.below.as_ref().unwrap().words.tables[0];
         let (frames, offload) = (&words.frames, &words.offload);
@@ -310,8 +314,9 @@ fn each_count_below_is_in_its_own_term() {
                 right
             }
         );
-        let counts = [words.flows, words.refused, words.deferred];
-        assert_eq!(counts.map(|counter| shown.value(counter)), [1, 1, 0]);
+        let counts = [words.flows, words.refused, words.elsewhere, words.deferred];
+        let values = counts.map(|counter| shown.value(counter));
+        assert_eq!(values, [1, 2, 3, 0]);
         let terms = words.terms.map(|counter| shown.value(counter));
         assert_eq!(terms.iter().sum::<u64>(), 8);
         // Seen, counted, of a flow that is not in the table, and watched.

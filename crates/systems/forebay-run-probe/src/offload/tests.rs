@@ -38,7 +38,7 @@ fn takes(below: &Below, bytes: &[u8], time_ns: u64) -> bool {
     })
 }
 
-/// A table in software for flows of two threads, in which the flow was counted twice.
+/// A table in software with room for one flow, in which that was counted twice.
 pub(crate) fn counted_twice() -> (Vec<Below>, impl FnMut()) {
     let settings = ProbeSettings {
         offload: OffloadChoice::Software,
@@ -48,19 +48,21 @@ pub(crate) fn counted_twice() -> (Vec<Below>, impl FnMut()) {
     let tables = Below::open(&settings, 1, &Leak::off()).unwrap();
     let (frame, flow) = frame();
     let below = tables[0].clone();
-    let mut lender = Lender {
-        below: below.clone(),
-        lane: 0,
-    };
+    let mut lender = Lender(below.clone());
     let loan = Loan {
         heard_ns: 1,
         active_due_ns: u64::MAX,
     };
     assert!(!takes(&below, &frame, 1));
-    assert_eq!(lender.watch(&flow, &loan), Some(1));
+    assert_eq!(lender.watch(&flow, &loan), Answer::Since(1));
+    for _ in 0..3 {
+        assert_eq!(lender.watch(&flow, &loan), Answer::Elsewhere);
+    }
     let mut other = flow;
     other.vlan = 1;
-    assert_eq!(lender.watch(&other, &loan), None);
+    for _ in 0..2 {
+        assert_eq!(lender.watch(&other, &loan), Answer::Full);
+    }
     assert!(!takes(&below, &frame, 2));
     assert!(lender.count(&flow, &loan));
     assert!(takes(&below, &frame, 3) && takes(&below, &frame, 4));
@@ -76,9 +78,9 @@ pub(crate) fn counted_twice() -> (Vec<Below>, impl FnMut()) {
 #[test]
 fn what_is_taken_is_counted_by_both_sides() {
     let (tables, mut take) = counted_twice();
-    let before = tables[0].look(false);
+    let before = tables[0].look();
     take();
-    let after = [false, true].map(|is_end| tables[0].look(is_end));
+    let after = [tables[0].look(), tables[0].end()];
     let two = Volume {
         packets: 2,
         octets: 60,
@@ -95,9 +97,9 @@ fn what_is_taken_is_counted_by_both_sides() {
 fn a_flow_that_is_closed_is_told_to_the_thread() {
     let (tables, _) = counted_twice();
     let (frame, flow) = frame();
-    assert_eq!(tables[0].closed(0), []);
+    assert_eq!(tables[0].closed(), []);
     // The idle time-out is over.
     assert!(!takes(&tables[0], &frame, 100_000_000_000));
-    assert_eq!(tables[0].closed(0), [flow]);
-    assert_eq!(tables[0].closed(0), []);
+    assert_eq!(tables[0].closed(), [flow]);
+    assert_eq!(tables[0].closed(), []);
 }
