@@ -26,19 +26,20 @@ struct Segment {
     flags: u8,
 }
 
-/// A capture of raw IP, in ms.
+/// A capture of Ethernet, in ms.
 fn capture(segments: &[Segment]) -> Vec<u8> {
     let mut file = 0xa1b2_c3d4_u32.to_le_bytes().to_vec();
     file.extend([2, 0, 4, 0]);
-    for field in [0_u32, 0, 65_535, 101] {
+    for field in [0_u32, 0, 65_535, 1] {
         file.extend(field.to_le_bytes());
     }
     for segment in segments {
         let us = (segment.time_ms % 1000) as u32 * 1000;
-        for field in [(segment.time_ms / 1000) as u32, us, 40, 40] {
+        for field in [(segment.time_ms / 1000) as u32, us, 54, 54] {
             file.extend(field.to_le_bytes());
         }
         let [_, b, c, d] = segment.host.to_be_bytes();
+        file.extend([2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0]);
         file.extend([0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0, 10, b, c, d]);
         file.extend([192, 0, 2, 1, 0xc3, 0x50, 0, 80, 0, 0, 0, 0, 0, 0, 0, 0]);
         file.extend([0x50, segment.flags, 0, 0, 0, 0, 0, 0]);
@@ -62,11 +63,11 @@ fn probed(segments: &[Segment], args: &[&str]) -> (Value, Vec<Value>) {
     let line = |line: &str| serde_json::from_str(line).unwrap();
     let lines: Vec<Value> = text.lines().map(line).collect();
     let packets = segments.len() as u64;
-    assert_eq!(
-        (&json["packets_in"], &json["packets_exported"]),
-        (&packets.into(), &packets.into())
-    );
-    assert_eq!(json["octets_exported"], 40 * packets, "{json}");
+    let number = |key: &str| json[key].as_u64().unwrap();
+    let recorded = number("packets_exported") + number("packets_filtered");
+    assert_eq!((number("packets_in"), recorded), (packets, packets));
+    let recorded = number("octets_exported") + number("octets_filtered");
+    assert_eq!(recorded, 40 * packets, "{json}");
     rig::assert_closed(&json, &folder.path().join("books"));
     (json, lines)
 }
@@ -78,6 +79,50 @@ fn by<'a>(lines: &'a [Value], key: &str) -> BTreeMap<String, Vec<&'a Value>> {
         groups.entry(name).or_default().push(line);
     }
     groups
+}
+
+/// Nothing of what the filter discards is in a record, but time goes on by it.
+#[test]
+fn a_flow_that_is_silent_ends_in_time_while_others_are_filtered() {
+    let segment = |second: u64, host| Segment {
+        time_ms: BEGIN_MS + 1000 * second,
+        host,
+        flags: ACK,
+    };
+    let mut segments = vec![segment(0, 1)];
+    segments.extend((1..60).map(|second| segment(second, 2)));
+    for offload in ["off", "software"] {
+        let filter = ["--filter", "drop net 10.0.0.2/32", "--offload", offload];
+        let (json, lines) = probed(&segments, &filter);
+        assert_eq!(json["packets_filtered"], 59);
+        assert_eq!(lines.len(), 1);
+        assert_eq!(lines[0]["end_reason"], "idle_timeout", "{lines:?}");
+    }
+}
+
+/// A host whose clock is a day ahead sends among others: it is not believed, whether its packets come to the table or not.
+#[test]
+fn times_of_the_future_are_not_believed_with_the_offload_either() {
+    const DAY_S: u64 = 86_400;
+    let mut segments = Vec::new();
+    for n in 0..400_u64 {
+        for (host, ahead_ms) in [(1, 0), (2, 1000 * DAY_S), (3, 0)] {
+            segments.push(Segment {
+                time_ms: BEGIN_MS + 10 * n + ahead_ms,
+                host,
+                flags: ACK,
+            });
+        }
+    }
+    let told = ["off", "software"].map(|offload| {
+        let (json, mut lines) = probed(&segments, &["--offload", offload]);
+        let offloaded = json["packets_offloaded"].as_u64().unwrap();
+        assert_eq!(offloaded > 500, offload == "software", "{json}");
+        lines.sort_by_key(ToString::to_string);
+        (lines, json["times_disbelieved"].clone())
+    });
+    assert_eq!(told[0], told[1]);
+    assert!(told[0].1.as_u64() > Some(300), "{told:?}");
 }
 
 /// 20,000 hosts send one SYN each, and one connection goes on among them.

@@ -109,6 +109,15 @@ fn a_table_without_room_leaves_flows_where_they_are() {
     assert!(lending == alone, "{on}");
 }
 
+/// The places of accounts that do not close.
+fn open_accounts(out: &Path) -> Vec<String> {
+    let verdict = rig::audit_json(out);
+    let accounts = verdict["balance"]["accounts"].as_array().unwrap().iter();
+    let open = accounts.filter(|line| line["residual"]["items"] != 0);
+    open.map(|line| line["place"].as_str().unwrap().to_owned())
+        .collect()
+}
+
 #[test]
 fn what_vanishes_on_its_way_from_below_is_found() {
     let folder = TempDir::new().unwrap();
@@ -127,11 +136,7 @@ fn what_vanishes_on_its_way_from_below_is_found() {
             .end()
             .json_of(1);
         assert!(json["residual_items"].as_u64() >= Some(2), "{hop}: {json}");
-        let verdict = rig::audit_json(&out);
-        let accounts = verdict["balance"]["accounts"].as_array().unwrap().iter();
-        let open = accounts.filter(|line| line["residual"]["items"] != 0);
-        let places: Vec<_> = open.map(|line| &line["place"]).collect();
-        assert_eq!(places, [hop], "{verdict}");
+        assert_eq!(open_accounts(&out), [hop]);
     }
 }
 
@@ -167,6 +172,17 @@ fn what_no_offload_can_do_is_named() {
                 "p.pcapng",
             ],
             "leave one of them out",
+        ),
+        (
+            &[
+                "--interface",
+                "lo",
+                "--offload",
+                "xdp",
+                "--vlan-in-key",
+                "on",
+            ],
+            "leave --vlan-in-key out",
         ),
         (
             &["--interface", "lo", "--offload", "xdp"],
@@ -318,7 +334,8 @@ fn the_kernel_counts_and_every_packet_is_in_its_record() {
         json["packets_offloaded"], offload["frames_counted"],
         "{json}"
     );
-    assert_eq!(offload["flows_lent"], 20, "{json}");
+    // Once each, and again after a pause of a time-out on a busy host.
+    assert!(offload["flows_lent"].as_u64() >= Some(20), "{json}");
     rig::assert_closed(&json, &out);
 }
 
@@ -360,4 +377,5 @@ fn what_the_kernel_counted_and_nobody_got_is_found() {
     assert!(signal("TERM", run.pid()));
     let json = run.end().json_of(1);
     assert!(json["residual_items"].as_u64() > Some(0), "{json}");
+    assert_eq!(open_accounts(&out), ["offload"]);
 }

@@ -69,6 +69,8 @@ struct Shared {
     elsewhere: u64,
     /// Frames that the thread which captures has handed over.
     handed: u64,
+    /// Frames came on a link that it does not read.
+    has_others: bool,
     /// The first call that the kernel refused.
     failed: Option<XdpError>,
     leak: Leak,
@@ -161,6 +163,7 @@ impl Below {
                 refused: 0,
                 elsewhere: 0,
                 handed: 0,
+                has_others: false,
                 failed: None,
                 leak: leak.clone(),
             }))
@@ -216,10 +219,14 @@ impl Below {
     /// Whether it takes a frame, so that it does not go up. In the kernel it did that before.
     #[inline]
     pub(crate) fn takes(&self, frame: &Frame<'_>) -> bool {
-        if !self.is_software || frame.link != Some(LinkType::Ethernet) {
+        if !self.is_software {
             return false;
         }
         let mut shared = self.shared();
+        if frame.link != Some(LinkType::Ethernet) {
+            shared.has_others = true;
+            return false;
+        }
         shared.handed += 1;
         if shared.leak.take("below") {
             return true;
@@ -324,6 +331,9 @@ impl Below {
         let shared = self.shared();
         if let Some(error) = &shared.failed {
             return Some(format!("the table below user space: {error}"));
+        }
+        if shared.has_others {
+            return Some("--offload software reads Ethernet alone: what comes on another link is not counted in front of the flow table".to_owned());
         }
         let Kind::Xdp(table) = &shared.kind else {
             return None;

@@ -167,6 +167,12 @@ impl Table {
             return;
         }
         match offload.lower.watch(&key, &loan) {
+            // The table's clock would not come to a time of the future, which others behind it would wait for.
+            Answer::Since(since_ns)
+                if self.clock_ns > 0 && since_ns > self.clock_ns.saturating_add(self.idle_ns) =>
+            {
+                offload.lower.take(&key);
+            }
             Answer::Since(since_ns) => {
                 offload.counts.watched += 1;
                 offload.watched.push_back((since_ns, place));
