@@ -112,8 +112,16 @@ impl Work {
         loop {
             let burst = self.gather()?;
             let due_ns = self.schedule.instant_ns(burst.offset_ns);
-            if !wait_until(due_ns, &host.stop)? {
-                return Ok(());
+            // A long wait is taken in parts, between which there is a sign of life.
+            loop {
+                let look_ns = clock::monotonic_ns() + SHOW_NS;
+                if !wait_until(due_ns.min(look_ns), &host.stop)? {
+                    return Ok(());
+                }
+                if due_ns <= look_ns {
+                    break;
+                }
+                self.show(books);
             }
             self.wire.send(burst.packets, &host.stop)?;
             self.first_offset_ns = burst.next_offset_ns;

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! `ring`, of an interface: the kernel counts what came for a ring and what found no room, the reader what it handed to the decoder, and the heads of the blocks what is held. Its items are packets alone: the kernel counts no octets.
-//! `below`: where flows are counted below user space, frames that came to the table there and what became of them; `offload`: what the table has counted, and what those who took flows out of it got. What is held is counted anew from
+//! `below`: where flows are counted below user space, frames that came to the table there and what became of them; `offload`: what the table has counted, and what came out of it with the flows that were taken back. What is held is counted anew from
 //! the flows in it at the end, and before by what it has given out itself.
 //! `packets`: the reader counts what the input had, with what it got from below, the decoder what it refuses, the reader what it did not hand on since the filter said so (`filtered`), and the receiver of the records what is in them; what is held is added up over the flows in the
 //! table at the end, and by what came and went before. Octets of a packet are what the decoder reads of it: that it reads them rightly is a matter of its tests. `filter`, where there are rules: what they discarded by the count of each of them, held against what was not handed on. `records`, in flows with their octets as all that follows: what the table
@@ -174,7 +174,7 @@ struct ExportWords {
     exports: Vec<Account<ExportDrop>>,
 }
 
-const METRICS: [(&str, &str); 5] = [
+const METRICS: [(&str, &str); 6] = [
     (
         "fragments_joined",
         "Fragments that were given the ports of the first one of their packet",
@@ -194,6 +194,10 @@ const METRICS: [(&str, &str); 5] = [
     (
         "plugins_no_room",
         "Flows that a plugin gave up as all its buffers were in use",
+    ),
+    (
+        "flows_lost_below",
+        "Flows that the table below user space did not give back: what it had counted of them is in no record",
     ),
 ];
 
@@ -535,6 +539,7 @@ impl CaptureBook {
             table.counts().out_of_order,
             table.counts().disbelieved,
             flows.plugins.no_room(),
+            table.offload_counts().missing,
         ];
         for (counter, value) in words.metrics.iter().zip(values) {
             part.book.set(*counter, value);

@@ -97,7 +97,6 @@ settings! {
         #[flag = "offload-flows"]
         offload_flows: u32 [1..=4_194_304] = 16_384,
         /// Records of each thread that captures that may wait for the exporters, and for each collector over TCP or TLS that is away while an interface is read. Those of an interface that find no room are lost, and counted.
-        /// Records of each thread that captures that may wait for the exporters, and for each collector over TCP or TLS that is away while an interface is read. Those of an interface that find no room are lost, and counted.
         #[flag = "queue"]
         queue_flows: u32 [256..=16_777_216] = 262_144,
         /// Where records go: a file that ends in .ipfix, in .parquet or .csv for a table, or, with a JSON object in each line, in .jsonl; a collector as ipfix+udp://HOST:PORT (20,000 flows/s; faster where records of an interface would wait for more than half a second), ipfix+tcp://HOST:PORT, or ipfix+tls://HOST:PORT (port 4740 by convention); `none` forms and counts them.

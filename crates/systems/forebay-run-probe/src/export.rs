@@ -44,6 +44,8 @@ const BATCH: usize = 256;
 const END_PATIENCE_NS: u64 = 10_000_000_000;
 /// One look at whether it takes something, in ns.
 const END_LOOK_NS: u64 = 20_000_000;
+/// At the end a pace is as if so small a part waited: all goes within 20 s.
+const END_LOADS: usize = 40;
 
 /// What is exported of a flow.
 #[derive(Clone, Debug)]
@@ -286,6 +288,11 @@ impl Exporter {
         held
     }
 
+    /// Whether it takes no more for now, but will do so by its pace.
+    pub(crate) fn is_full(&self) -> bool {
+        self.waiting.len() + BATCH > self.limit && self.next_ns().is_some()
+    }
+
     /// When there is a turn for what waits, if something does and that is known.
     pub(crate) fn next_ns(&self) -> Option<u64> {
         let waits = !self.waiting.is_empty() && !self.has_failed;
@@ -329,8 +336,8 @@ impl Exporter {
     pub(crate) fn write_all(&mut self, stop: &Stop, until_ns: u64) {
         let (mut left, mut since_ns) = (self.waiting.len(), clock::monotonic_ns());
         loop {
-            // There is time.
-            self.to.load(0);
+            // There is time: the pace rises where it would not be enough.
+            self.to.load(self.waiting.len() / END_LOADS);
             self.write();
             let now_ns = clock::monotonic_ns();
             if self.waiting.len() < left {
@@ -347,7 +354,11 @@ impl Exporter {
             self.unwritten += self.waits();
             self.waiting.clear();
             self.why.get_or_insert_with(|| {
-                io::Error::new(io::ErrorKind::TimedOut, "the collector was away at the end")
+                let why = match self.to.away() {
+                    Some(_) => "the collector was away at the end",
+                    None => "there was no time left for them at the end",
+                };
+                io::Error::new(io::ErrorKind::TimedOut, why)
             });
         }
         self.close();

@@ -81,6 +81,13 @@ impl Exporters {
         let mut shown_ns = clock::monotonic_ns();
         let mut reported_ns = shown_ns;
         loop {
+            // When nothing more is captured, records may wait where they are for an exporter with a pace.
+            let may_wait = self.stop.is_asked() && self.stop.urgency() < Urgency::Hurry;
+            if may_wait && self.all.iter().any(Exporter::is_full) {
+                std::thread::sleep(self.until_turn());
+                self.all.iter_mut().for_each(Exporter::write_in_time);
+                continue;
+            }
             match queue.take(self.until_turn()) {
                 Found::Records(lane, records) => self.take(lane, &records),
                 Found::Nothing => {}

@@ -366,7 +366,7 @@ impl Shared {
     }
 }
 
-/// Frames that are counted below go to nobody else: a host must not be reached through the interface.
+/// Frames that are counted below come to no other program: a host must not be reached through the interface.
 fn may_lose(interface: &str) -> Result<(), ProbeError> {
     let all = addresses::addresses().map_err(RunError::System)?;
     let is_here = |address: &IpAddr| match address {

@@ -59,7 +59,7 @@ impl Files {
         ["--export-ca".to_owned(), self.at("authority.pem")]
     }
 
-    /// And to say who it is.
+    /// And to prove its own name.
     fn shows(&self) -> [String; 4] {
         [
             "--export-certificate".to_owned(),
@@ -70,7 +70,7 @@ impl Files {
     }
 }
 
-/// Whether somebody listens on this port of TCP.
+/// Whether a program listens on this port of TCP.
 fn listens(port: u16) -> bool {
     const LISTEN: &str = "0A";
     let wanted = format!(":{port:04X}");
@@ -264,7 +264,9 @@ fn a_collector_that_hangs_in_the_hand_shake_holds_up_nothing() {
     let ended = run.end();
     assert_eq!(ended.code(), Some(2), "{}", ended.stderr);
     assert!(
-        ended.stderr.contains("says nothing in the TLS hand-shake"),
+        ended
+            .stderr
+            .contains("says too little in the TLS hand-shake"),
         "{}",
         ended.stderr
     );

@@ -223,7 +223,7 @@ fn each_count_of_a_capture_is_in_its_own_term() {
         let metrics = book.words.metrics.map(|counter| shown.value(counter));
         assert_eq!(
             (metrics, shown.value(book.words.live)),
-            ([0, 1, 1, 0, 0], 2)
+            ([0, 1, 1, 0, 0, 0], 2)
         );
     }
 }

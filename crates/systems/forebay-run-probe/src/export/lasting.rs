@@ -125,7 +125,7 @@ impl Lasting {
         }
     }
 
-    /// Why the collector has closed the connection, if it has: what is written to it then, the kernel takes and nobody reads.
+    /// Why the collector has closed the connection, if it has: what is written to it then, the kernel takes and no program reads.
     fn has_left(&mut self) -> Option<String> {
         let State::There(stream) = &mut self.state else {
             return None;
@@ -157,7 +157,7 @@ impl Lasting {
         let answer = match answer.try_recv() {
             Ok(answer) => answer.and_then(|stream| stream.set_waits(false).map(|()| stream)),
             Err(TryRecvError::Empty) => return false,
-            Err(TryRecvError::Disconnected) => Err(io::Error::other("nobody looks for it")),
+            Err(TryRecvError::Disconnected) => Err(io::Error::other("it is looked for no more")),
         };
         match answer {
             Ok(stream) => {

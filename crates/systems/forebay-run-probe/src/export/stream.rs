@@ -30,7 +30,8 @@ impl Place {
     }
 
     pub(super) fn secured(collector: &str, trust: Option<&Trust>) -> io::Result<Self> {
-        let trust = trust.ok_or_else(|| TlsFault::new("nobody is believed", "give --export-ca"))?;
+        let trust =
+            trust.ok_or_else(|| TlsFault::new("no authority is believed", "give --export-ca"))?;
         let speaks = Speaks::new(collector, trust)?;
         Ok(Self {
             collector: collector.to_owned(),
@@ -101,7 +102,7 @@ impl Stream {
         }
     }
 
-    /// Reads once what the collector says, which nobody wants; whether it has ended its side.
+    /// Reads once what the collector says, which is of no use; whether it has ended its side.
     pub(super) fn look(&mut self) -> io::Result<bool> {
         match self {
             Self::Plain(socket) => socket.read(&mut [0; 512]).map(|bytes| bytes == 0),

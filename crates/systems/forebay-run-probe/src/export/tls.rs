@@ -1,6 +1,6 @@
 //! A connection to a collector over TLS 1.2 or 1.3 (RFC 7011, sections 10.4 and 11): the side that connects.
 //!
-//! The collector proves that it is the host that was named; the probe proves who it is when it has a certificate and is asked for it.
+//! The collector proves that it is the host that was named; the probe proves its own name when it has a certificate and is asked for it.
 
 mod fault;
 mod trust;
@@ -19,6 +19,8 @@ pub use trust::TrustError;
 
 /// How long a hand-shake may take, in ns.
 const MEET_NS: u64 = 5_000_000_000;
+/// A collector that talks on is listened to so often for why it takes nothing more.
+const LAST_LOOKS: usize = 64;
 /// Of TLS 1.3 the side that connects is the first one to be ready. That the other one has accepted it shows in the first thing that it says, which is waited for so
 /// long, in ns: what is sent to one that does not accept it is lost.
 const ACCEPT_NS: u64 = 1_000_000_000;
@@ -53,7 +55,7 @@ impl Speaks {
         Ok(Self { trust, host })
     }
 
-    /// Both sides prove who they are, over a connection whose calls wait for a look each, as long as `goes_on` says so.
+    /// Both sides prove their names, over a connection whose calls wait for a look each, as long as `goes_on` says so.
     pub(super) fn meet(
         &self,
         socket: TcpStream,
@@ -64,15 +66,16 @@ impl Speaks {
         let mut stream = TlsStream { socket, session };
         let until_ns = clock::monotonic_ns() + MEET_NS;
         while stream.session.is_handshaking() {
-            let waits = goes_on() && clock::monotonic_ns() < until_ns;
+            // Also of one that says a little now and then.
+            if !goes_on() || clock::monotonic_ns() >= until_ns {
+                return Err(TlsFault::unmet("says too little").into());
+            }
             match stream.step() {
-                Ok(()) => {}
-                Err(error) if is_wait(&error) && waits => {}
-                Err(error) if is_wait(&error) => return Err(TlsFault::unmet("says nothing").into()),
-                Err(error) => return Err(error),
+                Err(error) if !is_wait(&error) => return Err(error),
+                _ => {}
             }
         }
-        stream.accepted(goes_on)?;
+        stream.accepted(&|| goes_on() && clock::monotonic_ns() < until_ns)?;
         Ok(stream)
     }
 }
@@ -145,13 +148,14 @@ impl TlsStream {
 
     /// What a collector that takes nothing more has said about it.
     fn last_word(&mut self) -> Option<io::Error> {
-        loop {
+        for _ in 0..LAST_LOOKS {
             match self.look() {
                 Ok(false) => {}
                 Ok(true) => return None,
                 Err(error) => return TlsFault::of(&error).is_some().then_some(error),
             }
         }
+        None
     }
 
     /// Reads once what the collector says, which is for TLS alone; whether it has ended its side.
@@ -167,10 +171,10 @@ impl TlsStream {
                 return Err(TlsFault::from(error).into());
             }
         };
-        let mut nobody_reads = [0; 512];
+        let mut unread = [0; 512];
         let mut left = state.plaintext_bytes_to_read();
         while left > 0 {
-            let read = self.session.reader().read(&mut nobody_reads)?;
+            let read = self.session.reader().read(&mut unread)?;
             left = if read == 0 {
                 0
             } else {

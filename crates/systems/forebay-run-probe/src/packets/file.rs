@@ -133,25 +133,24 @@ impl PacketFile {
     }
 
     fn write(&mut self, lane: usize, bunch: &Bunch) {
-        let (mut rest, mut amount) = (bunch.bytes.as_slice(), Bulk::default());
+        let (mut rest, mut put) = (bunch.bytes.as_slice(), Bulk::default());
         for known in &bunch.known {
             let (bytes, behind) = rest.split_at(known.bytes as usize);
             rest = behind;
             if self.leak.take("packet_queue") {
                 continue;
             }
-            self.put(lane, known, bytes);
-            amount += Bulk::of(known);
+            self.lanes[lane].came += Bulk::of(known);
+            put += self.put(lane, known, bytes);
         }
-        self.lanes[lane].came += amount;
         match self.flush() {
-            true => self.lanes[lane].written += amount,
-            false => self.lanes[lane].unwritten += amount,
+            true => self.lanes[lane].written += put,
+            false => self.lanes[lane].unwritten += put,
         }
     }
 
-    /// Adds a packet, behind the interface that it needs.
-    fn put(&mut self, lane: usize, known: &Known, bytes: &[u8]) {
+    /// Adds a packet, behind the interface that it needs: what was added of packets.
+    fn put(&mut self, lane: usize, known: &Known, bytes: &[u8]) -> Bulk {
         let found = self.links.iter().position(|link| *link == known.link);
         let interface = found.unwrap_or_else(|| {
             self.block.extend(pcapng::interface(known.link.number()));
@@ -167,7 +166,12 @@ impl PacketFile {
             comment: &self.comment,
             queue: lane as u32,
         };
+        let before = self.block.len();
         packet.emit(&mut self.block);
+        Bulk {
+            packets: u64::from(self.block.len() > before),
+            bytes: bytes.len() as u64,
+        }
     }
 
     /// Writes what was added; whether it, and all before, was written.

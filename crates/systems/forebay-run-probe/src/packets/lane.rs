@@ -249,7 +249,7 @@ mod tests {
             (known.rule, bunch.bytes),
             (Some(3), DATAGRAM[..28].to_vec())
         );
-        // Nobody is there.
+        // No collector is there.
         drop(from);
         take(&mut tap, None);
         tap.hand_over(|| true);

@@ -1,4 +1,4 @@
-//! Whom a probe believes, and who it is itself: the files that the settings name.
+//! Which authorities a probe believes, and its own certificate: the files that the settings name.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const KEY: &str = "--export-key";
 /// What is wrong with the files of a probe that exports over TLS.
 #[derive(Debug, ThisError)]
 pub enum TrustError {
-    /// A collector over TLS, and nobody whose word is taken for it.
+    /// A collector over TLS, and no authority that is believed.
     #[error(
         "{export} is nothing without --export-ca: no authority is believed of itself; give --export-ca FILE.pem with the certificate of the authority that made \
          the collector's, or /etc/ssl/certs/ca-certificates.crt for all that Debian believes"
@@ -84,7 +84,7 @@ impl From<CertificateError> for TrustError {
     }
 }
 
-/// Whom a probe believes, and who it is, ready for use. A copy of it costs nothing.
+/// The authorities that a probe believes, and its own certificate, ready for use. A copy of it costs nothing.
 #[derive(Clone, Debug)]
 pub(crate) struct Trust {
     pub(super) config: Arc<ClientConfig>,
@@ -160,7 +160,7 @@ fn config(
             built.map_err(|error| unfit(&error, key))?
         }
     };
-    // Connections are made seldom: none is taken up again, and each one proves anew who is there.
+    // Connections are made seldom: none is taken up again, and each one proves both names anew.
     config.resumption = Resumption::disabled();
     Ok(config)
 }
