@@ -1,5 +1,6 @@
 //! `forebay demo`: the main job in one command.
 
+mod probe;
 mod tohost;
 
 use std::path::PathBuf;
@@ -90,6 +91,7 @@ pub(crate) struct DemoArgs {
 enum Job {
     #[command(name = "tohost")]
     ToHost(tohost::ToHostArgs),
+    Probe(probe::ProbeArgs),
 }
 
 /// Where events go.
@@ -106,8 +108,10 @@ pub(crate) enum SinkChoice {
 const BASE_PORTS: std::ops::Range<u16> = 50..64;
 
 pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
-    if let Some(Job::ToHost(args)) = &args.job {
-        return tohost::run(args);
+    match &args.job {
+        Some(Job::ToHost(args)) => return tohost::run(args),
+        Some(Job::Probe(args)) => return probe::run(args),
+        None => {}
     }
     check_leak_of_stages()?;
     let manner = Manner {

@@ -14,6 +14,7 @@ use forebay_run_evb::presets::{EMULATED_SOURCES_MAX, SUBEVENT_BYTES};
 use forebay_run_hades::{FaultRule, GeneratorPlan, HadesSender};
 
 pub(crate) use self::card::{CardArgs, run as run_card};
+pub(crate) use self::traffic::{packets, rate};
 use crate::evb::parse_trigger_bits;
 use crate::output::{Format, print_line};
 use crate::range;

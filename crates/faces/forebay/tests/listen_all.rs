@@ -34,6 +34,7 @@ const COMMANDS: &[(&str, &[(&str, Does)])] = &[
     ("card validate", &[]),
     ("check", &[]),
     ("demo", &[("--base-port", Listens), ("--metrics", Listens)]),
+    ("demo probe", &[]),
     (
         "demo tohost",
         &[("--backend", Listens), ("--metrics", Listens)],
@@ -123,7 +124,14 @@ const COMMANDS: &[(&str, &[(&str, Does)])] = &[
 ];
 
 /// Commands that start others of this list, at addresses of their own choice on loopback or in namespaces of their own.
-const START_OTHERS: [&str; 5] = ["bench", "figure", "sweep net", "tdm bench", "card validate"];
+const START_OTHERS: [&str; 6] = [
+    "bench",
+    "demo probe",
+    "figure",
+    "sweep net",
+    "tdm bench",
+    "card validate",
+];
 
 fn help(command: &[String]) -> String {
     let ended = start(forebay().args(command).arg("--help")).end();

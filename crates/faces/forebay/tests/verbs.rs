@@ -13,6 +13,7 @@ fn a_mistake_on_the_command_line_of_any_verb_exits_with_2() {
     let nothing = "/nonexistent/nothing";
     for verb in [
         &["demo"][..],
+        &["demo", "probe"],
         &["demo", "tohost"],
         &["evb"],
         &["run"],

@@ -9,6 +9,7 @@
 pub mod bench;
 pub mod chain;
 pub mod figure;
+pub mod live_pair;
 pub mod messaging;
 mod namespace;
 pub mod net;

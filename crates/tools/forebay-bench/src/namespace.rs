@@ -4,6 +4,7 @@
 //! `ip netns` keeps names as mounts instead: they stay after a kill, and making them fails where the root directory is no mount point
 //! (a plain `chroot`).
 
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -43,6 +44,8 @@ impl Namespace {
             .args(["unshare", "--net", "--", "sleep", "infinity"])
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
+            // A terminal's Ctrl-C is for the process that ends it: it has still to read what was counted here.
+            .process_group(0)
             .spawn()
             .context("running `setpriv` (Debian package util-linux)")?;
         let mut host = Self(holder);

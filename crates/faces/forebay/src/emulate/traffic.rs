@@ -109,7 +109,7 @@ fn number(text: &str, (least, most): (f64, f64), example: &str) -> Result<f64, S
 }
 
 /// Packets in a second.
-fn rate(text: &str) -> Result<f64, String> {
+pub(crate) fn rate(text: &str) -> Result<f64, String> {
     number(text, RATE_HZ, "50k or 1.5M")
 }
 
@@ -134,7 +134,7 @@ fn target(args: &TrafficArgs) -> Result<Target> {
 }
 
 /// A number of packets.
-fn packets(text: &str) -> Result<u64, String> {
+pub(crate) fn packets(text: &str) -> Result<u64, String> {
     let least = NamedProfile::packets_min();
     let wrong = || {
         format!(
