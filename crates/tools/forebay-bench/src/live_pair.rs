@@ -36,14 +36,23 @@ pub struct Options {
     pub seed: u64,
     /// The largest packet that the wire takes, in bytes of IP.
     pub mtu_bytes: u32,
-    /// More arguments of the generator.
-    pub generator_args: Vec<String>,
     /// More arguments of the probe.
     pub probe_args: Vec<String>,
+    /// Generator and probe have one CPU together; none: they are where the kernel puts them.
+    pub one_cpu: Option<OneCpu>,
     /// nfcapd gets the records, where it is installed.
     pub collects: bool,
     /// Directory for ledgers and records.
     pub out: PathBuf,
+}
+
+/// A CPU that generator and probe share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OneCpu {
+    /// Which.
+    pub cpu: u32,
+    /// How much less of it the probe gets: its niceness (`nice(1)`), 0 to 19. That of the generator is 0.
+    pub niceness: u8,
 }
 
 /// What counts heavy flows in place of the probe's table.
@@ -126,4 +135,16 @@ pub fn run(options: &Options, stop: &Stop, look: &mut dyn FnMut(&Seen)) -> Resul
     report.interrupted = stop.is_asked();
     report.agrees = !report.runs.is_empty() && report.runs.iter().all(|side| side.agrees);
     Ok(report)
+}
+
+/// One run alone, on a wire of its own and without a collector.
+pub(crate) fn run_one(options: &Options, offload: Offload, stop: &Stop) -> Result<Side> {
+    let ground = Ground::make(options.mtu_bytes)?;
+    let session = Session {
+        options,
+        ground: &ground,
+        offload,
+        has_collector: false,
+    };
+    session.carry_out(stop, &mut |_| ())
 }

@@ -97,12 +97,12 @@ fn options(args: &ProbeArgs) -> Result<Options> {
         packets: args.packets.or((!is_file).then_some(of_duration)),
         seed: args.seed,
         mtu_bytes: MTU_BYTES,
-        generator_args: Vec::new(),
         probe_args: args
             .plugins
             .iter()
             .flat_map(|names| ["--plugins".to_owned(), names.clone()])
             .collect(),
+        one_cpu: None,
         collects: true,
         out: args.out.clone(),
     })

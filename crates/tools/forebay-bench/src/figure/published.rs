@@ -155,3 +155,6 @@ pub(super) fn link_rate() -> Series {
         sizes.map(at).to_vec(),
     )
 }
+
+/// Packets of a GEANT morning that CESNET's probe lost, in per cent: without its connection table, and with it.
+pub(super) const PROBE_LOST_PERCENT: [f64; 2] = [5.17, 0.01];

@@ -10,6 +10,7 @@ use super::Options;
 use super::batch::Batch;
 use super::components::Component;
 use super::ctt::Model;
+use super::offload::{self, Pair};
 use super::tdm::{self, TdmTask};
 use crate::chain::{self, Setup};
 use crate::net::perf::Perf;
@@ -23,6 +24,8 @@ use forebay_report::rows::{CsvFile, Row};
 
 /// Runs of each point.
 const REPEATS: usize = 3;
+/// The same of the offload, which shares a CPU with what it is tried with.
+const REPEATS_OFFLOAD: usize = 5;
 
 /// What is done at one point.
 #[derive(Debug, Clone)]
@@ -35,6 +38,8 @@ pub(super) enum Task {
     Batch(Batch),
     /// A part of the flow probe.
     Component(Component),
+    /// The flow probe on a virtual wire.
+    Offload(Pair),
     /// The model of the connection table, in its own time.
     Model(Model),
     /// Time-division UDP.
@@ -84,6 +89,15 @@ impl Scan {
         }
     }
 
+    fn repeats(&self, quick: bool) -> usize {
+        let is_offload = |point: &ScanPoint| matches!(point.task, Task::Offload(_));
+        match (quick, self.points.iter().any(is_offload)) {
+            (true, _) => 1,
+            (false, true) => REPEATS_OFFLOAD,
+            (false, false) => REPEATS,
+        }
+    }
+
     fn expected(&self) -> Duration {
         let seconds = |point: &ScanPoint| match &point.task {
             Task::Chain(setup) => setup.warm_s + setup.measure_s + 1.0,
@@ -92,6 +106,7 @@ impl Scan {
             Task::Batch(_) => 10.0,
             Task::Model(_) | Task::Component(_) => 1.0,
             Task::Tdm(task) => task.seconds(),
+            Task::Offload(pair) => pair.seconds(),
             Task::Readout(setup, _) | Task::Profile(setup) => setup.real_ms as f64 * 1e-3 + 1.0,
         };
         Duration::from_secs_f64(
@@ -108,7 +123,7 @@ pub(super) fn carry_out(
     conditions: &Conditions,
     stop: &Stop,
 ) -> Result<Scanned> {
-    let repeats = if options.quick { 1 } else { REPEATS };
+    let repeats = scan.repeats(options.quick);
     let program = std::env::current_exe().context("finding this program")?;
     let is_asked = || stop.is_asked();
     let ground = Ground::host(program, &is_asked);
@@ -121,7 +136,7 @@ pub(super) fn carry_out(
         warnings: scan.warnings(conditions),
         repeats,
     };
-    let points = match usable(scan, options, &ground, &mut done.skipped) {
+    let points = match usable(scan, options, (&ground, stop), &mut done.skipped) {
         Err(error) if error.is::<Interrupted>() => {
             done.interrupted = true;
             return Ok(done);
@@ -163,7 +178,7 @@ pub(super) fn carry_out(
 fn usable<'a>(
     scan: &'a Scan,
     options: &Options,
-    ground: &Ground<'_>,
+    (ground, stop): (&Ground<'_>, &Stop),
     skipped: &mut Vec<Skipped>,
 ) -> Result<Vec<(usize, &'a ScanPoint)>> {
     let mut usable = Vec::new();
@@ -194,6 +209,15 @@ fn usable<'a>(
                 continue;
             }
         }
+        if let Task::Offload(pair) = point.task {
+            if !tried.contains(&scan.name) {
+                tried.push(scan.name);
+                skipped.extend(pair.trial(&options.out, stop));
+            }
+            if skipped.iter().any(|skipped| skipped.what == offload::WIRE) {
+                continue;
+            }
+        }
         usable.push((number, point));
     }
     Ok(usable)
@@ -221,6 +245,7 @@ fn perform(
         Task::Component(component) => {
             row.extend(&component.measure(&options.out, &|| stop.is_asked())?);
         }
+        Task::Offload(pair) => row.extend(&pair.measure(&options.out, run, stop)?),
         Task::Model(model) => row.extend(&model.compute(run)?),
         Task::Tdm(task) => return task.measure(run, &|| stop.is_asked()),
         Task::Loss(offer) => {

@@ -1,6 +1,7 @@
 //! One run: the collector, the probe, the generator, and their ends in the order of the packets.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -12,7 +13,7 @@ use super::child::Child;
 use super::collector::Collector;
 use super::ground::{FAR, Ground, NEAR, Wire};
 use super::sheet::{Side, Told};
-use super::{Offload, Options};
+use super::{Offload, OneCpu, Options};
 
 /// A program has its books after so long at most.
 const BEGIN_MOST: Duration = Duration::from_secs(30);
@@ -99,8 +100,21 @@ impl Session<'_> {
         Side::of(self.offload, told)
     }
 
+    /// This program on the wire, on the CPU that it is to have.
+    fn program(&self, niceness: impl Fn(OneCpu) -> u8) -> Command {
+        let program = &self.options.program;
+        let Some(one) = self.options.one_cpu else {
+            return self.ground.command(program);
+        };
+        let mut command = self.ground.command("taskset");
+        command.args(["--cpu-list", &one.cpu.to_string()]);
+        command.args(["nice", "-n", &niceness(one).to_string()]);
+        command.arg(program);
+        command
+    }
+
     fn probe(&self, out: &Path) -> Result<Booked> {
-        let mut command = self.ground.command(&self.options.program);
+        let mut command = self.program(|one| one.niceness);
         command.args(["probe", "--interface", FAR, "--promiscuous", "on"]);
         command.args(["--format", "json", "--offload", self.offload.name()]);
         command.args(&self.options.probe_args);
@@ -115,7 +129,7 @@ impl Session<'_> {
 
     fn generator(&self, out: &Path) -> Result<Booked> {
         let options = self.options;
-        let mut command = self.ground.command(&options.program);
+        let mut command = self.program(|_| 0);
         command.args(["emulate", "traffic", "--interface", NEAR]);
         command.args(["--profile", &options.profile, "--format", "json"]);
         command.args(["--rate", &options.packet_rate_hz.to_string()]);
@@ -123,7 +137,6 @@ impl Session<'_> {
         if let Some(packets) = options.packets {
             command.args(["--packets", &packets.to_string()]);
         }
-        command.args(&options.generator_args);
         let directory = out.join("generator");
         begun(
             Child::start(command.arg("--out").arg(&directory), "the generator")?,
