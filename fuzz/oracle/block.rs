@@ -18,10 +18,11 @@ struct Found {
     has_tag: bool,
 }
 
-/// The little words of a block; 0 behind its end.
+/// The little words of a block; 0 where one is not whole.
 fn word(block: &[u8], at: u64, bytes: u64) -> u64 {
-    let byte = |at: u64| block.get(at as usize).copied().unwrap_or(0);
-    (0..bytes).map(|n| u64::from(byte(at + n)) << (8 * n)).sum()
+    let whole = block.get(at as usize..(at + bytes) as usize).unwrap_or(&[]);
+    let places = whole.iter().enumerate();
+    places.map(|(n, byte)| u64::from(*byte) << (8 * n)).sum()
 }
 
 /// The frames up to the first contradiction, and whether there is one.
