@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use forebay_config::ConfigError;
 use forebay_host::doctor::{Check, Facts, Standing, examine};
 use forebay_run::chain;
@@ -79,7 +79,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode> {
         print_line(crate::reference::text());
         return Ok(ExitCode::SUCCESS);
     };
-    if let Some(chain) = check_chain(file, &args.set) {
+    if let Some(chain) = check_chain(file, &args.set)? {
         return match chain {
             Ok(chain) => {
                 let report = ChainReport::of(&chain)?;
@@ -117,11 +117,24 @@ pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode> {
 }
 
 /// A chain, with all of its members; none when the file is no chain.
-pub(crate) fn check_chain(file: &Path, set: &SetArg) -> Option<Result<chain::Chain, ConfigError>> {
-    let text = std::fs::read_to_string(file).ok()?;
-    // Keys of the command line are for one program's file.
-    let is_chain = chain::is_chain(&text) && set.keys.is_empty();
-    is_chain.then(|| chain::Chain::load(file, &crate::run::kinds()))
+///
+/// # Errors
+/// Keys of the command line are for one program's file.
+pub(crate) fn check_chain(
+    file: &Path,
+    set: &SetArg,
+) -> Result<Option<Result<chain::Chain, ConfigError>>> {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    if !chain::is_chain(&text) {
+        return Ok(None);
+    }
+    if !set.keys.is_empty() {
+        bail!(
+            "--set is for one member of a chain: `forebay run {} --only NAME --set …` takes it, and says what is wrong with a key",
+            file.display()
+        );
+    }
+    Ok(Some(chain::Chain::load(file, &crate::run::kinds())))
 }
 
 /// What a chain comes to.

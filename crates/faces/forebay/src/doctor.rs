@@ -49,7 +49,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
         return counters::explain(&args.counter, args.format);
     }
     let (needs, checks, warnings) = match &args.file {
-        Some(file) => match check_chain(file, &args.set) {
+        Some(file) => match check_chain(file, &args.set)? {
             Some(chain) => {
                 let all = ChainNeeds::of(&chain?)?;
                 (all.all(), all.examine(), all.warnings)

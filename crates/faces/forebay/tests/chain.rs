@@ -35,6 +35,17 @@ fn file(directory: &Path, text: &str) -> String {
 }
 
 #[test]
+fn keys_of_the_command_line_are_for_one_member() {
+    let chain = forebay_testing::root().join("examples/chain.toml");
+    for verb in ["check", "doctor"] {
+        let words = [verb, chain.to_str().unwrap(), "--set", "tohost.detector=1"];
+        let (code, out, err) = run(&words);
+        assert_eq!(code, Some(2), "{out}{err}");
+        assert!(err.contains("--only NAME --set"), "{err}");
+    }
+}
+
+#[test]
 fn the_example_is_good_and_its_use_is_told() {
     let example = forebay_testing::root().join("examples/hades.toml");
     let example = example.to_str().unwrap();
