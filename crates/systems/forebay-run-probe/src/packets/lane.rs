@@ -189,12 +189,7 @@ mod tests {
     use forebay_flow::{DecodeConfig, Decoder, LinkType};
 
     use super::*;
-
-    /// 10.0.0.1:50000 → 10.0.0.2:50001, "hi".
-    const DATAGRAM: [u8; 30] = [
-        0x45, 0, 0, 30, 0, 7, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0xc3, 0x50, 0xc3,
-        0x51, 0, 10, 0, 0, b'h', b'i',
-    ];
+    use crate::books::DATAGRAM;
 
     fn take(tap: &mut Tap<'_>, export_bytes: Option<u32>) -> bool {
         let frame = Frame {
