@@ -12,6 +12,9 @@
 //! gave, what was handed over, and what found no room. The link `queue` is what lies in a lane, by the lane's own count at both of its ends; the account `queue` what the exporting thread took out and gave to the exporters, and
 //! the link `fan_out` holds each exporter against it. `tap`, `packet_queue`, `packet_file`, where packets themselves are exported: what was to be exported with the bytes of it, what is in the lane, and what was written. `export`: each exporter counts what came, what it has written, what waits, and what it could not write or had no room for.
 
+mod below;
+mod packet_file;
+
 use std::path::Path;
 
 use forebay_flow::{PacketDrop, Volume};
@@ -22,15 +25,17 @@ use forebay_ledger::{
 use forebay_run::error::RunError;
 use forebay_run::record::Envelope;
 use forebay_run::run_dir::{KeptLedger, RunEnd};
-use forebay_xdp::Term;
 
+use self::below::{BelowBook, BelowWords};
+pub(crate) use self::packet_file::PacketBook;
+use self::packet_file::PacketWords;
 use crate::config::OffloadChoice;
 use crate::export::Amount;
 use crate::exporter::{Exporters, Passed};
 use crate::flows::Flows;
 use crate::live::RingCounts;
-use crate::offload::{self, Seen};
-use crate::packets::{Bulk, Lane, Written};
+use crate::offload::Seen;
+use crate::packets::Bulk;
 use crate::queue::Queue;
 use crate::summary::{ProbeRecord, ProbeSummary};
 
@@ -57,14 +62,6 @@ reasons! {
     pub(crate) enum TapDrop {
         /// There was no room for it, and nothing may hold the input back.
         QueueFull = "queue_full",
-    }
-}
-
-reasons! {
-    /// Why a packet is not in the file of packets.
-    pub(crate) enum PacketFileDrop {
-        /// It could not be written.
-        NotWritten = "not_written",
     }
 }
 
@@ -154,12 +151,6 @@ struct TapWords {
     put: Tally,
 }
 
-/// The words of the thread that writes packets: of each lane the account, and what was taken out.
-struct PacketWords {
-    group: GroupId,
-    lanes: Vec<(Account<PacketFileDrop>, Tally)>,
-}
-
 struct RingWords {
     account: Account<RingDrop>,
     freezes: Counter,
@@ -201,23 +192,6 @@ const METRICS: [(&str, &str); 6] = [
     ),
 ];
 
-/// The words of the tables below user space.
-struct BelowWords {
-    group: GroupId,
-    tables: Vec<TableWords>,
-}
-
-struct TableWords {
-    frames: Account<Lossless>,
-    offload: Account<Lossless>,
-    /// In the order of [`Term::ALL`].
-    terms: [Counter; Term::ALL.len()],
-    flows: Counter,
-    refused: Counter,
-    elsewhere: Counter,
-    deferred: Counter,
-}
-
 /// What a probe's ledger has.
 struct Words {
     lanes: Vec<LaneWords>,
@@ -232,10 +206,10 @@ fn declare(run_id: &str, declared: Declared) -> Result<(Schema, Words), RunError
     let lanes = (0..declared.lanes).map(|lane| declare_lane(&mut schema, declared, lane));
     let lanes: Vec<_> = lanes.collect();
     let export = declare_export(&mut schema, declared, &lanes);
-    let below = declare_below(&mut schema, declared);
+    let below = below::declare(&mut schema, declared);
     let packets = declared
         .has_packet_file
-        .then(|| declare_packets(&mut schema, declared, &lanes));
+        .then(|| packet_file::declare(&mut schema, declared, &lanes));
     let words = Words {
         lanes,
         export,
@@ -243,48 +217,6 @@ fn declare(run_id: &str, declared: Declared) -> Result<(Schema, Words), RunError
         packets,
     };
     Ok((schema.finish()?, words))
-}
-
-fn declare_below(schema: &mut SchemaBuilder, declared: Declared) -> Option<BelowWords> {
-    let names = declared.below_names();
-    if names.is_empty() {
-        return None;
-    }
-    let group = schema.group("below");
-    let tables = names.iter().map(|owner| TableWords {
-        frames: schema.account(group, "below", owner, Unit::Packets).1,
-        offload: schema.account(group, "offload", owner, Unit::Packets).1,
-        terms: Term::ALL.map(|term| {
-            let name = format!("below_{}", term.name());
-            schema.counter(group, &name, owner, term.help())
-        }),
-        flows: schema.counter(
-            group,
-            "flows_lent",
-            owner,
-            "Flows that were handed to the table below user space",
-        ),
-        refused: schema.counter(
-            group,
-            "flows_not_lent",
-            owner,
-            "How often the table below user space had no room for a flow",
-        ),
-        elsewhere: schema.counter(
-            group,
-            "flows_lent_elsewhere",
-            owner,
-            "Flows that were not lent as another thread had lent them",
-        ),
-        deferred: schema.counter(
-            group,
-            "below_exports_deferred",
-            owner,
-            "Times that the table below user space found no room to tell of a flow",
-        ),
-    });
-    let tables = tables.collect();
-    Some(BelowWords { group, tables })
 }
 
 fn declare_lane(schema: &mut SchemaBuilder, declared: Declared, lane: usize) -> LaneWords {
@@ -351,30 +283,6 @@ fn declare_export(
     ExportWords {
         group,
         exports: exports.collect(),
-        lanes: words,
-    }
-}
-
-fn declare_packets(
-    schema: &mut SchemaBuilder,
-    declared: Declared,
-    lanes: &[LaneWords],
-) -> PacketWords {
-    let group = schema.group("packet_file");
-    let mut words = Vec::new();
-    for (lane, from) in lanes.iter().enumerate() {
-        let Some(from) = &from.tap else {
-            continue;
-        };
-        let (owner, _) = declared.lane_names(lane);
-        let (id, account) = schema.account(group, "packet_file", &owner, Unit::Packets);
-        let taken = schema.cursor_tally(group, &format!("untapped_{owner}"));
-        let link = LinkSpec::new("packet_queue", &owner).from(from.id).to(id);
-        schema.link(link.in_flight(from.put, taken));
-        words.push((account, taken));
-    }
-    PacketWords {
-        group,
         lanes: words,
     }
 }
@@ -563,28 +471,6 @@ fn fill_ring(book: &mut Book, words: &RingWords, ring: &RingCounts, read: u64) {
     book.set(words.downs, ring.downs);
 }
 
-/// The part of the thread that writes packets.
-pub(crate) struct PacketBook {
-    part: Part,
-    words: PacketWords,
-}
-
-impl PacketBook {
-    /// Fills in what there is now, and shows it.
-    pub(crate) fn show(&mut self, lanes: &[Lane], written: &[Written]) {
-        let Self { part, words } = self;
-        let lanes = lanes.iter().zip(written);
-        for ((account, taken), (lane, written)) in words.lanes.iter().zip(lanes) {
-            part.bulk(account.incoming, written.came);
-            part.bulk(account.outgoing, written.written);
-            let not_written = account.lost(PacketFileDrop::NotWritten);
-            part.bulk(not_written, written.unwritten);
-            part.volume(*taken, lane.taken());
-        }
-        part.commit();
-    }
-}
-
 /// The part of the thread that exports.
 pub(crate) struct ExportBook {
     part: Part,
@@ -608,34 +494,6 @@ impl ExportBook {
             let not_written = account.lost(ExportDrop::NotWritten);
             part.flows(not_written, exporter.unwritten);
             part.flows(account.lost(ExportDrop::QueueFull), exporter.full);
-        }
-        part.commit();
-    }
-}
-
-/// The part of the tables below user space.
-struct BelowBook {
-    part: Part,
-    words: BelowWords,
-}
-
-impl BelowBook {
-    fn show(&mut self, seen: &[Seen]) {
-        let Self { part, words } = self;
-        for (words, seen) in words.tables.iter().zip(seen) {
-            part.book.set(words.frames.incoming.items, seen.frames);
-            part.book.set(words.frames.outgoing.items, seen.told());
-            let counted = offload::volume(seen.counts.of(Term::Counted));
-            part.volume(words.offload.incoming, counted);
-            part.volume(words.offload.outgoing, seen.taken);
-            part.volume(words.offload.held, seen.held());
-            for (counter, term) in words.terms.iter().zip(Term::ALL) {
-                part.book.set(*counter, seen.counts.of(term).frames);
-            }
-            part.book.set(words.flows, seen.lent);
-            part.book.set(words.refused, seen.refused);
-            part.book.set(words.elsewhere, seen.elsewhere);
-            part.book.set(words.deferred, seen.counts.exports_deferred);
         }
         part.commit();
     }

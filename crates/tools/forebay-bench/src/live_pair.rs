@@ -49,7 +49,7 @@ pub struct Options {
 /// A CPU that generator and probe share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OneCpu {
-    /// Which.
+    /// The number of the CPU.
     pub cpu: u32,
     /// How much less of it the probe gets: its niceness (`nice(1)`), 0 to 19. That of the generator is 0.
     pub niceness: u8,

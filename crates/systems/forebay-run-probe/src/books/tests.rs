@@ -4,10 +4,12 @@ use forebay_ledger::{Leak, Snapshot};
 use forebay_link::packet::KernelCounts;
 use forebay_run::{Host, Stop};
 
+use super::packet_file::PacketFileDrop;
 use super::*;
 use crate::export::{Export, Exporter, Row};
 use crate::offload::Below;
 use crate::packets::Tap;
+use crate::packets::{Lane, Written};
 use crate::queue::Found;
 use crate::run::ProbePlan;
 
