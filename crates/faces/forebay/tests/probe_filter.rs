@@ -189,7 +189,7 @@ fn rules_count_what_the_bytes_of_the_capture_say() {
         assert_ne!(line["protocol"], 58, "{line}");
     }
     rig::assert_closed(&json, &out);
-    // The same from standard input, by a file of settings.
+    // The same by a file of settings.
     let rules: Vec<String> = RULES.iter().map(|rule| format!("{rule:?}")).collect();
     let file = format!(
         "[probe]\nread = \"it.pcap\"\nfilter = [{}]\ndirectory = \"books\"\n",

@@ -73,6 +73,23 @@ fn together(one: Sent, other: Sent) -> Sent {
     })
 }
 
+/// All 30 flows that were sent are with two collectors together, each once, and in the file beside them; the books close.
+fn assert_all_came(
+    sessions: [&Mutex<Session>; 2],
+    sent: &Sent,
+    json: &Value,
+    (jsonl, out): (&Path, &Path),
+) {
+    let [had, came] = sessions.map(|session| session.lock().unwrap().sent().0);
+    assert_eq!(together(had, came), *sent);
+    assert_eq!(sent_by(&lines(jsonl)), *sent);
+    assert_eq!(
+        (&json["flows_exported"], &json["drops"]),
+        (&30.into(), &serde_json::json!({}))
+    );
+    rig::assert_closed(json, out);
+}
+
 fn total(sent: &Sent) -> [u64; 2] {
     sent.values()
         .fold([0; 2], |sum, one| [sum[0] + one[0], sum[1] + one[1]])
@@ -345,14 +362,7 @@ fn a_collector_that_was_away_gets_what_waited_for_it_with_the_templates() {
     wait_for("the end of the connection", || {
         second.lock().unwrap().is_over.then_some(())
     });
-    let [had, came] = [&first, &second].map(|session| session.lock().unwrap().sent().0);
-    assert_eq!(together(had, came), sent);
-    assert_eq!(sent_by(&lines(&jsonl)), sent);
-    assert_eq!(
-        (&json["flows_exported"], &json["drops"]),
-        (&30.into(), &serde_json::json!({}))
-    );
-    rig::assert_closed(&json, &out);
+    assert_all_came([&first, &second], &sent, &json, (&jsonl, &out));
 }
 
 #[test]

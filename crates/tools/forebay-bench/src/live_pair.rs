@@ -21,7 +21,7 @@ pub use session::Seen;
 use session::Session;
 pub use sheet::{Side, Volume};
 
-/// What is sent, and who looks.
+/// What is sent, and how the probe reads it.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// This program.

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::rig::{self, Ended, Run, certificates, forebay, signal, signal_had, start, wait_for};
 use super::{
-    Sent, Session, collect, end, is_inside, lines, probe, send, sent_by, together, wait_flows,
+    Sent, Session, assert_all_came, collect, end, is_inside, lines, probe, send, wait_flows,
     wait_packets,
 };
 
@@ -211,14 +211,7 @@ fn a_collector_that_was_killed_gets_what_waited_from_a_probe_that_believes_it() 
     let second = Collector::start(port, &good, &wants(&ours, "-tls1_2"));
     wait_flows(&second.session, 20);
     let json = end(run);
-    let [had, came] = [&session, &second.session].map(|session| session.lock().unwrap().sent().0);
-    assert_eq!(together(had, came), sent);
-    assert_eq!(sent_by(&lines(&jsonl)), sent);
-    assert_eq!(
-        (&json["flows_exported"], &json["drops"]),
-        (&30.into(), &serde_json::json!({}))
-    );
-    rig::assert_closed(&json, &out);
+    assert_all_came([&session, &second.session], &sent, &json, (&jsonl, &out));
 }
 
 #[test]

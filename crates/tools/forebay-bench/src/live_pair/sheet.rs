@@ -85,7 +85,7 @@ pub struct Side {
     pub residual: [u64; 2],
     /// The user ended it early.
     pub interrupted: bool,
-    /// Who counts otherwise than whom.
+    /// Counts of two parties that are not the same, each pair in words.
     pub disagreements: Vec<String>,
     /// Books close, and nobody does.
     pub agrees: bool,
@@ -175,7 +175,7 @@ impl Side {
         Ok(side)
     }
 
-    /// Who counts otherwise than whom: generator, kernel, probe and collector each have a count of their own.
+    /// Counts of two parties that are not the same, each pair in words: generator, kernel, probe and collector each have a count of their own.
     fn disagree(&self) -> Vec<String> {
         let unrecorded = |place: &str| {
             let named = self.lost.iter().filter(|(name, _)| name.starts_with(place));
