@@ -1,4 +1,4 @@
-//! Compiles the program of the kernel where clang is, and writes down why there is none where it is not: the crate is built in any case.
+//! Compiles the programs of the kernel where clang is, and writes down why there is none where it is not: the crate is built in any case.
 //!
 //! Cargo runs this again when `PATH` changes, when clang changes, and, as long as there is none, when a folder of `PATH` does: a clang that was installed since is found
 //! by the next build. (To name the files that clang would be would not do: a file that is not there makes cargo build this crate anew each time.)
@@ -14,23 +14,29 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const SOURCES: [&str; 3] = [
-    "src/connections.bpf.c",
-    "src/connections.bpf.h",
-    "src/kernel.bpf.h",
-];
+/// Each is compiled from `src/NAME.bpf.c` to an object of its own.
+const OBJECTS: [&str; 2] = ["connections", "repeat"];
+const HEADERS: [&str; 2] = ["src/connections.bpf.h", "src/kernel.bpf.h"];
 
 fn main() -> std::io::Result<()> {
     println!("cargo::rerun-if-env-changed=PATH");
-    for source in SOURCES {
+    for source in OBJECTS
+        .map(source)
+        .iter()
+        .map(String::as_str)
+        .chain(HEADERS)
+    {
         println!("cargo::rerun-if-changed={source}");
     }
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
-    let object = out.join("connections.bpf.o");
+    let object = |name: &str| out.join(format!("{name}.bpf.o"));
     let why_not = match find_clang() {
         Some(clang) => {
             println!("cargo::rerun-if-changed={}", clang.display());
-            compile(&clang, &object).err()
+            let mut failures = OBJECTS
+                .iter()
+                .map(|name| compile(&clang, name, &object(name)));
+            failures.find_map(Result::err)
         }
         None => {
             for folder in folders().filter(|folder| folder.is_dir()) {
@@ -40,10 +46,16 @@ fn main() -> std::io::Result<()> {
         }
     };
     if let Some(why) = &why_not {
-        println!("cargo::warning=no offload into the kernel: {why}");
-        fs::write(&object, [])?;
+        println!("cargo::warning=no programs for the kernel: {why}");
+        for name in OBJECTS {
+            fs::write(object(name), [])?;
+        }
     }
     fs::write(out.join("why_not.txt"), why_not.unwrap_or_default())
+}
+
+fn source(name: &str) -> String {
+    format!("src/{name}.bpf.c")
 }
 
 fn folders() -> impl Iterator<Item = PathBuf> {
@@ -58,10 +70,10 @@ fn find_clang() -> Option<PathBuf> {
 }
 
 /// One line says why it failed.
-fn compile(clang: &Path, object: &Path) -> Result<(), String> {
+fn compile(clang: &Path, program: &str, object: &Path) -> Result<(), String> {
     let mut command = Command::new(clang);
     command.args(["-target", "bpf", "-O2", "-mcpu=v3", "-Wall", "-nostdinc"]);
-    command.args(["-c", SOURCES[0], "-o"]).arg(object);
+    command.args(["-c", &source(program), "-o"]).arg(object);
     let name = clang.display();
     let output = command
         .output()

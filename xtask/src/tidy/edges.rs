@@ -246,6 +246,7 @@ const BELOW_FACES: &[&str] = &[
     "forebay-readout",
     "forebay-tdm",
     "forebay-emu",
+    "forebay-xdp",
 ];
 
 /// What talks to the system: engines need none of it.

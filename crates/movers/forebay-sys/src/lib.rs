@@ -29,6 +29,7 @@ pub mod gso;
 pub mod host;
 pub mod input;
 pub mod mapping;
+pub mod namespace;
 pub mod netlink;
 pub mod packet;
 pub mod process;

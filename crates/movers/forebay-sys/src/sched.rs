@@ -12,6 +12,17 @@ pub fn cpu_count() -> usize {
     rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count().max(1) as usize)
 }
 
+/// Numbers of the CPUs that the calling thread may use, in order; none where the kernel does not say.
+#[must_use]
+pub fn cpus() -> Vec<usize> {
+    let Ok(set) = rustix::thread::sched_getaffinity(None) else {
+        return Vec::new();
+    };
+    (0..CpuSet::MAX_CPU)
+        .filter(|cpu| set.is_set(*cpu))
+        .collect()
+}
+
 /// Pins the calling thread to one CPU.
 ///
 /// # Errors
@@ -94,11 +105,11 @@ mod tests {
     #[test]
     fn a_thread_can_be_pinned_and_a_missing_cpu_is_named() {
         std::thread::spawn(|| {
-            let first = (0..CpuSet::MAX_CPU)
-                .find(|&cpu| rustix::thread::sched_getaffinity(None).unwrap().is_set(cpu))
-                .unwrap();
-            pin_to_cpu(first).unwrap();
-            assert_eq!(cpu_count(), 1);
+            let all = cpus();
+            assert_eq!(all.len(), cpu_count());
+            let last = *all.last().unwrap();
+            pin_to_cpu(last).unwrap();
+            assert_eq!((cpu_count(), cpus()), (1, vec![last]));
         })
         .join()
         .unwrap();

@@ -186,6 +186,21 @@ pub(crate) struct RawCounters {
     pub(crate) removed: [u64; 2],
 }
 
+/// When repeated frames are sent; as in `repeat.bpf.c`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct RawSchedule {
+    /// Of a frame, in ns / 1024.
+    pub(crate) period: u64,
+    pub(crate) wanted: u64,
+    pub(crate) begun_ns: u64,
+    pub(crate) ended_ns: u64,
+    pub(crate) sent: u64,
+    pub(crate) interface: u32,
+    pub(crate) first_port: u16,
+    pub(crate) flows: u16,
+}
+
 macro_rules! plain {
     ($($name:ty, $bytes:literal;)*) => { $(
         const _: () = assert!(size_of::<$name>() == $bytes, "as in connections.bpf.h");
@@ -205,6 +220,7 @@ plain! {
     RawMetadata, 56;
     RawCommand, 208;
     RawCounters, 296;
+    RawSchedule, 48;
 }
 
 const _: () = {

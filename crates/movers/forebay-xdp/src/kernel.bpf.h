@@ -40,6 +40,7 @@ static void *(*const bpf_map_lookup_elem)(const void *map, const void *key) = (v
 static long (*const bpf_map_update_elem)(const void *map, const void *key, const void *value, u64 flags) = (void *)2;
 static long (*const bpf_map_delete_elem)(const void *map, const void *key) = (void *)3;
 static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
+static long (*const bpf_redirect)(u32 interface, u64 flags) = (void *)23;
 static long (*const bpf_xdp_adjust_tail)(struct xdp_md *context, int delta) = (void *)65;
 static long (*const bpf_spin_lock)(struct bpf_spin_lock *lock) = (void *)93;
 static long (*const bpf_spin_unlock)(struct bpf_spin_lock *lock) = (void *)94;

@@ -48,6 +48,7 @@ mod elf;
 mod error;
 mod offload;
 mod programs;
+mod repeat;
 mod software;
 #[allow(unsafe_code)]
 mod sys;
@@ -60,5 +61,8 @@ pub use connections::{
 pub use error::XdpError;
 pub use offload::Offload;
 pub use programs::{Programs, Runner, Verdict};
+pub use repeat::{
+    OneVerdict, REPEATED_BYTES_MAX, REPEATED_RATE_MIN_HZ, Repeat, Repeated, Repeater,
+};
 pub use software::Software;
 pub use sys::Mode;

@@ -14,7 +14,7 @@ use crate::sys::{Map, MapKind, MapSpec, Program, bytes_of, load_types, of_bytes,
 use crate::{abi::Plain, btf};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/connections.bpf.o"));
-const WHY_NOT: &str = include_str!(concat!(env!("OUT_DIR"), "/why_not.txt"));
+pub(crate) const WHY_NOT: &str = include_str!(concat!(env!("OUT_DIR"), "/why_not.txt"));
 
 /// `XDP_PASS`.
 const PASS: u32 = 2;
@@ -42,7 +42,12 @@ pub struct Programs {
     _maps: [Map; 2],
 }
 
-const fn spec(name: &'static str, kind: MapKind, sizes: [usize; 2], entries: u32) -> MapSpec {
+pub(crate) const fn spec(
+    name: &'static str,
+    kind: MapKind,
+    sizes: [usize; 2],
+    entries: u32,
+) -> MapSpec {
     MapSpec {
         name,
         kind,
@@ -204,7 +209,7 @@ impl Programs {
 }
 
 /// Whether this process has the rights: `CAP_SYS_ADMIN`, or each of those that were parts of it (`kernel/bpf/syscall.c`, `verifier.c`).
-fn may_load() -> Result<(), XdpError> {
+pub(crate) fn may_load() -> Result<(), XdpError> {
     use rustix::thread::{CapabilitySet, capabilities};
     let Ok(sets) = capabilities(None) else {
         return Ok(());

@@ -33,6 +33,8 @@ const PROGRAM_XDP: u32 = 6;
 const ATTACH_XDP: u32 = 37;
 /// Frames may be in several buffers (jumbo frames).
 const HAS_FRAGMENTS: u32 = 1 << 5;
+/// `BPF_F_TEST_XDP_LIVE_FRAMES`.
+const LIVE_FRAMES: u32 = 1 << 1;
 /// In the driver, or in the common code behind it.
 const FLAG_GENERIC: u32 = 1 << 1;
 const FLAG_NATIVE: u32 = 1 << 2;
@@ -411,6 +413,20 @@ impl Program {
             attributes.out_bytes as usize,
             attributes.duration_ns,
         ))
+    }
+
+    /// Runs it so many times on copies of a frame that are real ones: what it hands to an interface goes out there.
+    pub(crate) fn run_live(&self, frame: &[u8], repeat: u32) -> io::Result<()> {
+        let mut attributes = TestAttributes {
+            program: self.descriptor.as_raw_fd() as u32,
+            in_bytes: frame.len() as u32,
+            input: address(frame),
+            repeat,
+            flags: LIVE_FRAMES,
+            ..TestAttributes::default()
+        };
+        // SAFETY: the kernel reads as many bytes as the frame has, and writes none.
+        unsafe { bpf(TEST_RUN, &mut attributes) }.map(drop)
     }
 
     /// Puts it on an interface for as long as the link is open.

@@ -8,6 +8,7 @@ mod line;
 mod net;
 mod parts;
 mod probe;
+mod probe_live;
 mod readout;
 mod search;
 mod tdm;
@@ -160,6 +161,11 @@ const PARTS: &[Part] = &[
         "probe",
         "the flow probe on captures, against softflowd and nfpcapd",
         probe::probe,
+    ),
+    (
+        "probe-live",
+        "the flow probe on a virtual wire with heavy flows: the highest rate without a loss, offload off and on, against XDP_DROP",
+        probe_live::probe_live,
     ),
     (
         "tdm",

@@ -15,8 +15,10 @@ use anyhow::{Context, Result};
 use forebay_run::Stop;
 use serde::Serialize;
 
+pub(crate) use child::Child;
 pub use collector::Collected;
-use ground::Ground;
+pub(crate) use ground::{FAR, Ground, NEAR};
+pub(crate) use session::Booked;
 pub use session::Seen;
 use session::Session;
 pub use sheet::{Side, Volume};
@@ -50,7 +52,7 @@ pub struct Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OneCpu {
     /// The number of the CPU.
-    pub cpu: u32,
+    pub cpu: usize,
     /// How much less of it the probe gets: its niceness (`nice(1)`), 0 to 19. That of the generator is 0.
     pub niceness: u8,
 }

@@ -1,10 +1,10 @@
 //! C4: what the flow probe loses with its offload off and on, where it has too little CPU for all packets.
 
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use forebay_run::Stop;
+use forebay_sys::sched;
 use tempfile::TempDir;
 
 use super::published::PROBE_LOST_PERCENT;
@@ -105,7 +105,9 @@ impl Pair {
             mtu_bytes: MTU_BYTES,
             probe_args: vec!["--plugins".to_owned(), PLUGINS.to_owned()],
             one_cpu: Some(OneCpu {
-                cpu: last_cpu()?,
+                cpu: *sched::cpus()
+                    .last()
+                    .context("this process may use no CPU")?,
                 niceness: self.niceness,
             }),
             collects: false,
@@ -148,20 +150,6 @@ impl Pair {
         );
         row
     }
-}
-
-/// The last of the CPUs that this process may use.
-fn last_cpu() -> Result<u32> {
-    let status = fs::read_to_string("/proc/self/status").context("reading /proc/self/status")?;
-    last_allowed(&status).context("/proc/self/status tells no Cpus_allowed_list")
-}
-
-/// The last CPU of a list as 0-3,8 (`proc_pid_status(5)`).
-fn last_allowed(status: &str) -> Option<u32> {
-    let list = status
-        .lines()
-        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
-    list.trim().rsplit(['-', ',']).next()?.parse().ok()
 }
 
 /// The points of a niceness, in order.
@@ -322,15 +310,5 @@ mod tests {
         assert!(said(0.5, 0.0).unwrap().contains("nothing is shown"));
         assert!(said(20.0, 3.0).unwrap().contains("less with it, but more"));
         assert_eq!(verdict(&[]), None);
-    }
-
-    #[test]
-    fn the_last_cpu_of_a_list_is_found() {
-        let of = |list: &str| last_allowed(&format!("Name:\tx\nCpus_allowed_list:\t{list}\n"));
-        assert_eq!(
-            (of("0-3,8"), of("0-7"), of("5"), of("")),
-            (Some(8), Some(7), Some(5), None)
-        );
-        assert_eq!(last_allowed("Name:\tx\n"), None);
     }
 }

@@ -16,7 +16,7 @@ const LOOK: Duration = Duration::from_millis(2);
 const END_MOST: Duration = Duration::from_secs(60);
 
 /// A program at work. It is in a process group of its own: Ctrl-C is not for it, but for this process, which ends one after the other.
-pub(super) struct Child {
+pub(crate) struct Child {
     running: Running,
     what: &'static str,
 }
@@ -29,7 +29,7 @@ pub(super) struct Ended {
 }
 
 impl Child {
-    pub(super) fn start(command: &mut Command, what: &'static str) -> Result<Self> {
+    pub(crate) fn start(command: &mut Command, what: &'static str) -> Result<Self> {
         let running = Running::start(command.process_group(0), Stdio::piped())?;
         Ok(Self { running, what })
     }

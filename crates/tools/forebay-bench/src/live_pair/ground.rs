@@ -10,9 +10,9 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::namespace::Namespace;
 
 /// The end that packets are sent on.
-pub(super) const NEAR: &str = "near";
+pub(crate) const NEAR: &str = "near";
 /// The end that the probe reads.
-pub(super) const FAR: &str = "far";
+pub(crate) const FAR: &str = "far";
 /// Programs that are needed, with the Debian package of each.
 const NEEDED: [(&str, &str); 4] = [
     ("unshare", "util-linux"),
@@ -25,22 +25,22 @@ const CARRY_MOST: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(5);
 
 /// A wire that goes with its owner.
-pub(super) struct Ground(Namespace);
+pub(crate) struct Ground(Namespace);
 
 /// What the kernel has counted at both ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Wire {
+pub(crate) struct Wire {
     /// Packets that the near end sent.
-    pub(super) sent: u64,
+    pub(crate) sent: u64,
     /// Packets that came in at the far one.
-    pub(super) arrived: u64,
+    pub(crate) arrived: u64,
     /// Packets that one of both dropped.
-    pub(super) dropped: u64,
+    pub(crate) dropped: u64,
 }
 
 impl Ground {
     /// Makes it.
-    pub(super) fn make(mtu_bytes: u32) -> Result<Self> {
+    pub(crate) fn make(mtu_bytes: u32) -> Result<Self> {
         check_programs()?;
         let ground = Self(Namespace::make()?);
         ground.lay(mtu_bytes).context("laying a virtual wire")?;
@@ -70,12 +70,17 @@ impl Ground {
     }
 
     /// A program on it.
-    pub(super) fn command(&self, program: impl AsRef<OsStr>) -> Command {
+    pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         self.0.command(program)
     }
 
+    /// The process that holds its network namespace.
+    pub(crate) fn holder(&self) -> u32 {
+        self.0.holder()
+    }
+
     /// What was counted until now.
-    pub(super) fn wire(&self) -> Result<Wire> {
+    pub(crate) fn wire(&self) -> Result<Wire> {
         let path = format!("/proc/{}/net/dev", self.0.holder());
         let table = fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
         parse(&table).with_context(|| format!("{path} does not tell of {NEAR} and {FAR}: {table}"))

@@ -45,12 +45,41 @@ pub(super) struct Session<'a> {
 }
 
 /// A program with books.
-struct Booked {
+pub(crate) struct Booked {
     child: Child,
     ledger: LedgerReader,
 }
 
 impl Booked {
+    /// Waits until a program has its books: those of an earlier run in the same place are not its own.
+    pub(crate) fn begin(mut child: Child, directory: PathBuf) -> Result<Self> {
+        let since = Instant::now();
+        let own = format!("-{}", child.pid());
+        loop {
+            let ledger = open_ledger(&directory).ok();
+            if let Some(ledger) = ledger.filter(|ledger| ledger.run_id().ends_with(&own)) {
+                return Ok(Self { child, ledger });
+            }
+            if child.is_over()? {
+                let ended = child.end()?;
+                let text = ended.stderr.trim();
+                bail!("{}", text.strip_prefix("forebay: ").unwrap_or(text));
+            }
+            ensure!(
+                since.elapsed() < BEGIN_MOST,
+                "there are no books in {}",
+                directory.display()
+            );
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Tells it to end, and gives its record.
+    pub(crate) fn end(mut self) -> Result<serde_json::Value> {
+        self.child.terminate();
+        self.child.record()
+    }
+
     /// Sum of something over the accounts of a place.
     fn sum(&self, places: &[&str], of: fn(&AccountLine) -> u64) -> u64 {
         let Ok(snapshot) = self.ledger.snapshot() else {
@@ -124,7 +153,7 @@ impl Session<'_> {
         };
         let directory = out.join("probe");
         command.args(["--export", &export, "--out"]).arg(&directory);
-        begun(Child::start(&mut command, "the probe")?, directory)
+        Booked::begin(Child::start(&mut command, "the probe")?, directory)
     }
 
     fn generator(&self, out: &Path) -> Result<Booked> {
@@ -138,7 +167,7 @@ impl Session<'_> {
             command.args(["--packets", &packets.to_string()]);
         }
         let directory = out.join("generator");
-        begun(
+        Booked::begin(
             Child::start(command.arg("--out").arg(&directory), "the generator")?,
             directory,
         )
@@ -197,28 +226,5 @@ impl Session<'_> {
             }
             std::thread::sleep(LOOK);
         }
-    }
-}
-
-/// Waits until a program has its books: those of an earlier run in the same place are not its own.
-fn begun(mut child: Child, directory: PathBuf) -> Result<Booked> {
-    let since = Instant::now();
-    let own = format!("-{}", child.pid());
-    loop {
-        let ledger = open_ledger(&directory).ok();
-        if let Some(ledger) = ledger.filter(|ledger| ledger.run_id().ends_with(&own)) {
-            return Ok(Booked { child, ledger });
-        }
-        if child.is_over()? {
-            let ended = child.end()?;
-            let text = ended.stderr.trim();
-            bail!("{}", text.strip_prefix("forebay: ").unwrap_or(text));
-        }
-        ensure!(
-            since.elapsed() < BEGIN_MOST,
-            "there are no books in {}",
-            directory.display()
-        );
-        std::thread::sleep(LOOK);
     }
 }
