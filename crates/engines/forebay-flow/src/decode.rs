@@ -173,6 +173,7 @@ struct Read<'a> {
 }
 
 impl<'a> Read<'a> {
+    #[inline(always)]
     fn new(layer: Layer<'a>, vlan: u16) -> Result<Self, PacketDrop> {
         let ip = Ip::parse(layer.bytes).map_err(layer.refusal())?;
         let octets = ip.length.unwrap_or(layer.wire_bytes);
@@ -193,6 +194,7 @@ impl<'a> Read<'a> {
     }
 
     /// What a frame or a tunnel carries, if that is IP. A frame in a frame is none: nothing here goes deeper than is set.
+    #[inline(always)]
     fn carried(ethertype: EtherType, layer: Layer<'a>, vlan: u16) -> Result<Self, PacketDrop> {
         if ethertype.is_ip() {
             return Self::new(layer, vlan);
@@ -289,14 +291,7 @@ impl Decoder {
         }
         let mut protocol = read.ip.protocol;
         let transport = match read.ip.fragment {
-            None => transport(&read)?,
-            Some(place) if place.start == 0 => {
-                let transport = transport(&read)?;
-                self.fragments
-                    .remember(frame.time_ns, &read.ip, place, transport.ports);
-                transport
-            }
-            Some(place) => {
+            Some(place) if place.start > 0 => {
                 let ports = self.fragments.find(frame.time_ns, &read.ip, place);
                 protocol = ports.map_or(protocol, |ports| ports.protocol);
                 Transport {
@@ -305,6 +300,14 @@ impl Decoder {
                     header: &[],
                     payload: read.body.bytes,
                 }
+            }
+            first => {
+                let transport = transport(&read)?;
+                if let Some(place) = first {
+                    self.fragments
+                        .remember(frame.time_ns, &read.ip, place, transport.ports);
+                }
+                transport
             }
         };
         let (ip, ports) = (&read.ip, transport.ports);

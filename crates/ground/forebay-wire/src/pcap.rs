@@ -5,7 +5,9 @@
 //! packet  +0 s since 1970 u32   +4 ns u32   +8 bytes that follow u32   +12 bytes that it had u32
 //! ```
 //!
-//! All numbers are little-endian here; a reader takes them in both orders.
+//! All numbers are written in little-endian order; they are read in both orders, and times in µs as well (magic 0xa1b2c3d4).
+
+use crate::unit::ByteOrder;
 
 /// Bytes of a file's header.
 pub const FILE_HEADER_BYTES: usize = 24;
@@ -13,6 +15,9 @@ pub const FILE_HEADER_BYTES: usize = 24;
 pub const PACKET_HEADER_BYTES: usize = 16;
 
 const MAGIC_NS: u32 = 0xa1b2_3c4d;
+const MAGIC_US: u32 = 0xa1b2_c3d4;
+/// The upper bits of a link type hold the length of the frame check sequence.
+const LINK_TYPE: u32 = 0x0fff_ffff;
 const VERSION: [u16; 2] = [2, 4];
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -46,6 +51,90 @@ pub const fn packet_header(
     ]
 }
 
+/// What the header of a file says of its packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileHeader {
+    /// How its numbers are written.
+    pub order: ByteOrder,
+    /// Whether times are in ns; if not, they are in µs.
+    pub has_ns: bool,
+    /// Number of the link type (tcpdump.org/linktypes.html).
+    pub link_type: i32,
+}
+
+impl FileHeader {
+    /// That of a file that begins with these bytes; none of one in another form, or of fewer bytes than a header has.
+    #[must_use]
+    pub fn parse(file: &[u8]) -> Option<Self> {
+        let header: &[u8; FILE_HEADER_BYTES] = file.first_chunk()?;
+        let [m0, m1, m2, m3, .., l0, l1, l2, l3] = *header;
+        let magic = [m0, m1, m2, m3];
+        let (order, has_ns) =
+            [ByteOrder::Little, ByteOrder::Big]
+                .into_iter()
+                .find_map(|order| match order.u32(magic) {
+                    MAGIC_NS => Some((order, true)),
+                    MAGIC_US => Some((order, false)),
+                    _ => None,
+                })?;
+        Some(Self {
+            order,
+            has_ns,
+            link_type: (order.u32([l0, l1, l2, l3]) & LINK_TYPE).cast_signed(),
+        })
+    }
+
+    /// What stands in front of a packet in such a file.
+    #[must_use]
+    #[inline]
+    pub const fn packet(self, header: &[u8; PACKET_HEADER_BYTES]) -> PacketHeader {
+        let [
+            s0,
+            s1,
+            s2,
+            s3,
+            f0,
+            f1,
+            f2,
+            f3,
+            c0,
+            c1,
+            c2,
+            c3,
+            w0,
+            w1,
+            w2,
+            w3,
+        ] = *header;
+        let order = self.order;
+        let fraction_ns = if self.has_ns { 1 } else { 1_000 };
+        let captured_bytes = order.u32([c0, c1, c2, c3]);
+        let wire_bytes = order.u32([w0, w1, w2, w3]);
+        PacketHeader {
+            time_ns: order.u32([s0, s1, s2, s3]) as u64 * SECOND_NS
+                + order.u32([f0, f1, f2, f3]) as u64 * fraction_ns,
+            captured_bytes,
+            // Some writers leave it out.
+            wire_bytes: if wire_bytes < captured_bytes {
+                captured_bytes
+            } else {
+                wire_bytes
+            },
+        }
+    }
+}
+
+/// What stands in front of a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PacketHeader {
+    /// When it was captured, in ns since 1970.
+    pub time_ns: u64,
+    /// Bytes that follow.
+    pub captured_bytes: u32,
+    /// Bytes that it had on the wire, no fewer than follow.
+    pub wire_bytes: u32,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,5 +147,39 @@ mod tests {
         assert_eq!(file_header(1, 128), golden);
         let golden = [2, 0, 0, 0, 7, 0, 0, 0, 60, 0, 0, 0, 0xdc, 5, 0, 0];
         assert_eq!(packet_header(2_000_000_007, 60, 1500), golden);
+    }
+
+    #[test]
+    fn headers_are_read_in_both_orders_and_resolutions() {
+        let ns = FileHeader {
+            order: ByteOrder::Little,
+            has_ns: true,
+            link_type: 1,
+        };
+        assert_eq!(FileHeader::parse(&file_header(0x1000_0001, 128)), Some(ns));
+        let packet = PacketHeader {
+            time_ns: 2_000_000_007,
+            captured_bytes: 60,
+            wire_bytes: 1_500,
+        };
+        assert_eq!(ns.packet(&packet_header(2_000_000_007, 60, 1_500)), packet);
+        let mut big = [0; FILE_HEADER_BYTES];
+        big[..4].copy_from_slice(&[0xa1, 0xb2, 0xc3, 0xd4]);
+        big[23] = 113;
+        let us = FileHeader::parse(&big).unwrap();
+        assert_eq!(
+            (us.order, us.has_ns, us.link_type),
+            (ByteOrder::Big, false, 113)
+        );
+        let header = [0, 0, 0, 2, 0, 0, 0, 7, 0, 0, 0, 60, 0, 0, 0, 0];
+        let packet = PacketHeader {
+            time_ns: 2_000_007_000,
+            captured_bytes: 60,
+            wire_bytes: 60,
+        };
+        assert_eq!(us.packet(&header), packet);
+        assert_eq!(FileHeader::parse(&big[..23]), None);
+        big[0] = 0;
+        assert_eq!(FileHeader::parse(&big), None);
     }
 }

@@ -4,6 +4,8 @@
 //! loopback frames. IPv4 fragments are put together, within limits. Whatever else is in a capture is skipped and
 //! counted by reason; broken packets are also named with their number and offset.
 
+mod blocks;
+mod classic;
 mod compressed;
 mod fragments;
 mod frames;
