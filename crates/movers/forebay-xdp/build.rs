@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Each is compiled from `src/NAME.bpf.c` to an object of its own.
-const OBJECTS: [&str; 2] = ["connections", "repeat"];
+const OBJECTS: [&str; 3] = ["connections", "redirect", "repeat"];
 const HEADERS: [&str; 2] = ["src/connections.bpf.h", "src/kernel.bpf.h"];
 
 fn main() -> std::io::Result<()> {

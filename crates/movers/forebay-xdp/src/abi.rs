@@ -201,6 +201,16 @@ pub(crate) struct RawSchedule {
     pub(crate) flows: u16,
 }
 
+/// Queues that the program which steers frames knows one by one; as in `redirect.bpf.c`.
+pub(crate) const QUEUES: usize = 64;
+
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct RawSteered {
+    pub(crate) redirected: [[u64; 2]; QUEUES],
+    pub(crate) passed: [[u64; 2]; QUEUES + 1],
+}
+
 macro_rules! plain {
     ($($name:ty, $bytes:literal;)*) => { $(
         const _: () = assert!(size_of::<$name>() == $bytes, "as in connections.bpf.h");
@@ -221,6 +231,7 @@ plain! {
     RawCommand, 208;
     RawCounters, 296;
     RawSchedule, 48;
+    RawSteered, 2064;
 }
 
 const _: () = {

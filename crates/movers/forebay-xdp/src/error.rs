@@ -2,12 +2,12 @@
 
 use std::io;
 
-/// Why the kernel does not count for us.
+/// Why the kernel does not do for us what it should.
 #[derive(Debug, thiserror::Error)]
 pub enum XdpError {
     /// There is no program in this binary.
     #[error(
-        "the offload into the kernel is not in this program: {why}. Install clang (apt-get install clang) and build it again"
+        "the programs for the kernel (XDP) are not in this binary: {why}. Install clang (apt-get install clang) and build it again"
     )]
     NotBuilt {
         /// What lacked at the time of the build.
@@ -15,7 +15,7 @@ pub enum XdpError {
     },
     /// This process lacks rights.
     #[error(
-        "the offload into the kernel needs {missing}, which this process lacks: be root, or \
+        "a program in the kernel (XDP) needs {missing}, which this process lacks: be root, or \
          `setcap cap_net_raw,cap_net_admin,cap_bpf,cap_perfmon+ep` the program"
     )]
     NotAllowed {
@@ -56,9 +56,49 @@ pub enum XdpError {
         /// Name of the interface.
         interface: String,
     },
+    /// A queue of an interface has one socket at a time.
+    #[error(
+        "queue {queue} of {interface} has an AF_XDP socket of another user; end that one (`ss --xdp -p` names it), or take another queue"
+    )]
+    QueueInUse {
+        /// Name of the interface.
+        interface: String,
+        /// Its queue.
+        queue: u32,
+    },
+    /// An interface has not so many queues, or no such sockets at all.
+    #[error(
+        "{interface} has no queue {queue} that could have an AF_XDP socket; `ethtool -l {interface}` says how many it has"
+    )]
+    NoQueue {
+        /// Name of the interface.
+        interface: String,
+        /// The queue that was asked for.
+        queue: u32,
+    },
+    /// The kernel does not lock so much memory for this process.
+    #[error(
+        "{bytes} bytes of memory for frames may not be locked; take fewer buffers, raise `ulimit -l`, or give CAP_IPC_LOCK"
+    )]
+    Memory {
+        /// What was asked for.
+        bytes: u64,
+    },
     /// No interface has this name in this network namespace.
     #[error("there is no interface {0}")]
     NoInterface(String),
+    /// A setting is no power of two within its range.
+    #[error("{name} is {value}; it must be a power of two from {low} to {high}")]
+    Power {
+        /// Its name.
+        name: &'static str,
+        /// What it is.
+        value: u64,
+        /// Least allowed.
+        low: u64,
+        /// Most allowed.
+        high: u64,
+    },
     /// A setting is outside its range.
     #[error("{name} is {value}; it must be from {low} to {high}")]
     Setting {

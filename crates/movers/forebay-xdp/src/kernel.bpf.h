@@ -21,7 +21,7 @@ struct xdp_md {
     u32 egress_ifindex;
 };
 
-enum xdp_action { XDP_DROP = 1, XDP_PASS = 2 };
+enum xdp_action { XDP_DROP = 1, XDP_PASS = 2, XDP_REDIRECT = 4 };
 
 /* The kernel knows it by this name, by the types that the loader gives with the map. */
 struct bpf_spin_lock {
@@ -41,6 +41,7 @@ static long (*const bpf_map_update_elem)(const void *map, const void *key, const
 static long (*const bpf_map_delete_elem)(const void *map, const void *key) = (void *)3;
 static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
 static long (*const bpf_redirect)(u32 interface, u64 flags) = (void *)23;
+static long (*const bpf_redirect_map)(const void *map, u64 key, u64 otherwise) = (void *)51;
 static long (*const bpf_xdp_adjust_tail)(struct xdp_md *context, int delta) = (void *)65;
 static long (*const bpf_spin_lock)(struct bpf_spin_lock *lock) = (void *)93;
 static long (*const bpf_spin_unlock)(struct bpf_spin_lock *lock) = (void *)94;

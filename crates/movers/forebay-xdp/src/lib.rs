@@ -26,6 +26,22 @@
 //! # Ok::<(), forebay_xdp::XdpError>(())
 //! ```
 //!
+//! # Frames past the stack
+//!
+//! A [`Port`] is a socket for the frames of one queue of an interface, in and out (AF_XDP), and a [`Redirect`] the program that steers them to it. Where each frame
+//! and each buffer is, is in the books of three parties: the program, the kernel's socket, and this end.
+//!
+//! ```no_run
+//! use forebay_xdp::{Port, PortConfig, Redirect};
+//!
+//! let redirect = Redirect::attach("eth1")?;
+//! let mut port = Port::open("eth1", 0, &PortConfig::default())?;
+//! redirect.steer(&port)?;
+//! port.look();
+//! port.receive(|frame| println!("{} bytes", frame.len()));
+//! # Ok::<(), forebay_xdp::XdpError>(())
+//! ```
+//!
 //! # What a frame costs
 //!
 //! `cargo bench -p forebay-xdp` on a virtual machine of two cores (AMD EPYC, Linux 6.18, other work beside it), frames of 64 bytes. The same frame again and again
@@ -48,7 +64,9 @@ mod elf;
 mod error;
 mod offload;
 mod programs;
+mod redirect;
 mod repeat;
+mod socket;
 mod software;
 #[allow(unsafe_code)]
 mod sys;
@@ -61,8 +79,10 @@ pub use connections::{
 pub use error::XdpError;
 pub use offload::Offload;
 pub use programs::{Programs, Runner, Verdict};
+pub use redirect::{QUEUES_MAX, Redirect, Steered};
 pub use repeat::{
     OneVerdict, REPEATED_BYTES_MAX, REPEATED_RATE_MIN_HZ, Repeat, Repeated, Repeater,
 };
+pub use socket::{Buffers, Copying, NotSent, Port, PortConfig, PortCounts, Statistics};
 pub use software::Software;
 pub use sys::Mode;

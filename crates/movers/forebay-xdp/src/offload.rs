@@ -8,7 +8,7 @@ use crate::connections::{
 };
 use crate::error::XdpError;
 use crate::programs::Programs;
-use crate::sys::{Link, Mode, interface_number};
+use crate::sys::{Link, Mode, Program, interface_number};
 
 /// A table of connections in the kernel that sees the frames which an interface receives.
 ///
@@ -31,24 +31,7 @@ impl Offload {
     pub fn attach(interface: &str, config: &Config) -> Result<Self, XdpError> {
         let number = interface_number(interface)?;
         let programs = Programs::load(config)?;
-        let attach = |mode| programs.connections.attach(number, mode);
-        let attached = match attach(Mode::Native) {
-            Ok(link) => Ok((link, Mode::Native)),
-            Err(error) if is_foreign(&error) => Err(error),
-            Err(_) => attach(Mode::Generic).map(|link| (link, Mode::Generic)),
-        };
-        let (link, mode) = attached.map_err(|source| {
-            if is_foreign(&source) {
-                return XdpError::Foreign {
-                    interface: interface.to_owned(),
-                };
-            }
-            XdpError::System {
-                call: "bpf(BPF_LINK_CREATE)",
-                target: interface.to_owned(),
-                source,
-            }
-        })?;
+        let (link, mode) = attach(&programs.connections, interface, number)?;
         Ok(Self {
             programs,
             link: Some(link),
@@ -85,6 +68,32 @@ impl Offload {
     pub fn set_clock_offset(&self, offset_ns: u64) -> Result<(), XdpError> {
         self.programs.set_clock_offset(offset_ns)
     }
+}
+
+/// Puts a program on an interface: into the driver if that can do it, else behind it.
+pub(crate) fn attach(
+    program: &Program,
+    interface: &str,
+    number: u32,
+) -> Result<(Link, Mode), XdpError> {
+    let attach = |mode| program.attach(number, mode);
+    let attached = match attach(Mode::Native) {
+        Ok(link) => Ok((link, Mode::Native)),
+        Err(error) if is_foreign(&error) => Err(error),
+        Err(_) => attach(Mode::Generic).map(|link| (link, Mode::Generic)),
+    };
+    attached.map_err(|source| {
+        if is_foreign(&source) {
+            return XdpError::Foreign {
+                interface: interface.to_owned(),
+            };
+        }
+        XdpError::System {
+            call: "bpf(BPF_LINK_CREATE)",
+            target: interface.to_owned(),
+            source,
+        }
+    })
 }
 
 /// Another link (`EBUSY`), or a program without one (`EBUSY`, `EEXIST`), of this mode or of the other.

@@ -12,6 +12,7 @@ use crate::error::XdpError;
 use crate::sys::ring::Ring;
 use crate::sys::{Map, MapKind, MapSpec, Program, bytes_of, load_types, of_bytes, possible_cpus};
 use crate::{abi::Plain, btf};
+use rustix::thread::{CapabilitySet, capabilities};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/connections.bpf.o"));
 pub(crate) const WHY_NOT: &str = include_str!(concat!(env!("OUT_DIR"), "/why_not.txt"));
@@ -97,7 +98,7 @@ impl Programs {
         if OBJECT.is_empty() {
             return Err(XdpError::NotBuilt { why: WHY_NOT });
         }
-        may_load()?;
+        may_use(&[(CapabilitySet::PERFMON, "CAP_PERFMON")])?;
         let object = Object::parse(OBJECT)?;
         let (key, value) = (size_of::<Key>(), size_of::<RawEntry>());
         let lock_at = std::mem::offset_of!(RawEntry, lock);
@@ -208,9 +209,9 @@ impl Programs {
     }
 }
 
-/// Whether this process has the rights: `CAP_SYS_ADMIN`, or each of those that were parts of it (`kernel/bpf/syscall.c`, `verifier.c`).
-pub(crate) fn may_load() -> Result<(), XdpError> {
-    use rustix::thread::{CapabilitySet, capabilities};
+/// Whether this process has the rights for programs of the kind XDP, and further ones: `CAP_SYS_ADMIN`, or each of those that were parts of it (`kernel/bpf/syscall.c`,
+/// `verifier.c`).
+pub(crate) fn may_use(further: &[(CapabilitySet, &'static str)]) -> Result<(), XdpError> {
     let Ok(sets) = capabilities(None) else {
         return Ok(());
     };
@@ -220,10 +221,10 @@ pub(crate) fn may_load() -> Result<(), XdpError> {
     let wanted = [
         (CapabilitySet::BPF, "CAP_BPF"),
         (CapabilitySet::NET_ADMIN, "CAP_NET_ADMIN"),
-        (CapabilitySet::PERFMON, "CAP_PERFMON"),
     ];
     let lacks = wanted
         .iter()
+        .chain(further)
         .filter(|(one, _)| !sets.effective.contains(*one));
     let missing: Vec<_> = lacks.map(|(_, name)| *name).collect();
     if missing.is_empty() {

@@ -3,7 +3,7 @@
 use crate::abi::{Plain as _, RawSchedule};
 use crate::elf::{INSTRUCTION_BYTES, Object, load_map};
 use crate::error::XdpError;
-use crate::programs::{Verdict, WHY_NOT, may_load, spec};
+use crate::programs::{Verdict, WHY_NOT, may_use, spec};
 use crate::sys::{Link, Map, MapKind, Mode, Program, interface_number};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/repeat.bpf.o"));
@@ -51,13 +51,13 @@ impl Repeater {
     /// One that sends on an interface of this thread's network namespace.
     ///
     /// # Errors
-    /// There is no program in this binary, or no such interface; this process lacks `CAP_BPF`, `CAP_NET_ADMIN` or `CAP_PERFMON`; the kernel refuses the program.
+    /// There is no program in this binary, or no such interface; this process lacks `CAP_BPF` or `CAP_NET_ADMIN`; the kernel refuses the program.
     pub fn open(interface: &str) -> Result<Self, XdpError> {
         if OBJECT.is_empty() {
             return Err(XdpError::NotBuilt { why: WHY_NOT });
         }
         let number = interface_number(interface)?;
-        may_load()?;
+        may_use(&[])?;
         let schedule = [4, size_of::<RawSchedule>()];
         let schedule = Map::new(spec("schedule", MapKind::Array, schedule, 1), None)?;
         let (mut code, loads) = Object::parse(OBJECT)?.program("xdp/repeat")?;
@@ -122,7 +122,7 @@ impl OneVerdict {
     /// As [`Repeater::open`]; the driver takes no program, or has another one.
     pub fn attach(interface: &str, verdict: Verdict) -> Result<Self, XdpError> {
         let number = interface_number(interface)?;
-        may_load()?;
+        may_use(&[])?;
         let answer = match verdict {
             Verdict::Drop => DROP,
             Verdict::Pass => PASS,

@@ -7,7 +7,10 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use crate::abi::Plain;
 use crate::error::XdpError;
 
+mod mapping;
 pub(crate) mod ring;
+pub(crate) mod umem;
+pub(crate) mod xsk;
 
 const MAP_CREATE: libc::c_long = 0;
 const LOOKUP: libc::c_long = 1;
@@ -25,6 +28,7 @@ pub(crate) enum MapKind {
     Hash = 1,
     Array = 2,
     PerCpuArray = 6,
+    Sockets = 17,
     Ring = 27,
 }
 
@@ -264,7 +268,7 @@ impl Map {
         assert_eq!(size_of::<T>(), self.spec.value_bytes as usize);
         let cpus = match self.spec.kind {
             MapKind::PerCpuArray => possible_cpus()?,
-            MapKind::Hash | MapKind::Array | MapKind::Ring => 1,
+            MapKind::Hash | MapKind::Array | MapKind::Sockets | MapKind::Ring => 1,
         };
         assert_eq!(values.len(), cpus);
         let key = [0_u32];

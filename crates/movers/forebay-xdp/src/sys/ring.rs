@@ -1,9 +1,8 @@
 //! A ring that programs of the kernel write records into (`Documentation/bpf/ringbuf.rst`), as its one reader.
 
-use std::os::fd::AsRawFd;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use super::mapping::Mapping;
 use super::{Map, of_bytes};
 use crate::abi::Plain;
 use crate::error::XdpError;
@@ -13,49 +12,6 @@ const BUSY: u32 = 1 << 31;
 /// A record that was given up.
 const DISCARDED: u32 = 1 << 30;
 const HEADER_BYTES: usize = 8;
-
-/// Some memory that is shared with the kernel.
-#[derive(Debug)]
-struct Mapping {
-    at: NonNull<u8>,
-    bytes: usize,
-}
-
-// SAFETY: the mapping is the process's, not a thread's.
-unsafe impl Send for Mapping {}
-
-impl Mapping {
-    fn new(map: &Map, offset: usize, bytes: usize, protection: i32) -> Result<Self, XdpError> {
-        // SAFETY: a new mapping, at a place of the kernel's choice.
-        let at = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                protection,
-                libc::MAP_SHARED,
-                map.number().as_raw_fd(),
-                offset as libc::off_t,
-            )
-        };
-        match NonNull::new(at.cast()) {
-            Some(place) if at != libc::MAP_FAILED => Ok(Self { at: place, bytes }),
-            _ => Err(XdpError::system("mmap", map.spec.name)),
-        }
-    }
-
-    /// A counter at its begin.
-    fn counter(&self) -> &AtomicU64 {
-        // SAFETY: the mapping has at least a page, begins at one, and lives as long as this borrow; the kernel writes the counter as a whole.
-        unsafe { self.at.cast::<AtomicU64>().as_ref() }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: it was mapped with this length, and nothing borrows from it any more.
-        unsafe { libc::munmap(self.at.as_ptr().cast(), self.bytes) };
-    }
-}
 
 /// The reader's end of a ring.
 #[derive(Debug)]
@@ -75,11 +31,14 @@ impl Ring {
         let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         let data_bytes = map.spec.entries as usize;
         let both = libc::PROT_READ | libc::PROT_WRITE;
+        let of_map = |offset, bytes, protection| {
+            Mapping::of_file(map.number(), offset, bytes, protection)
+                .ok_or_else(|| XdpError::system("mmap", map.spec.name))
+        };
         Ok(Self {
-            consumed: Mapping::new(map, 0, page_bytes, both)?,
-            produced: Mapping::new(
-                map,
-                page_bytes,
+            consumed: of_map(0, page_bytes, both)?,
+            produced: of_map(
+                page_bytes as i64,
                 page_bytes + 2 * data_bytes,
                 libc::PROT_READ,
             )?,
@@ -88,11 +47,17 @@ impl Ring {
         })
     }
 
+    /// A counter at the begin of a mapping.
+    fn counter(mapping: &Mapping) -> &AtomicU64 {
+        // SAFETY: the mapping has at least a page, begins at one, and lives as long as this borrow; the kernel writes the counter as a whole.
+        unsafe { mapping.start().cast::<AtomicU64>().as_ref() }
+    }
+
     /// Hands on at most so many records, and gives their number. Shorter records are skipped: none is written.
     pub(crate) fn read<T: Plain>(&mut self, most: usize, taken: &mut impl FnMut(T)) -> usize {
-        let mut at = self.consumed.counter().load(Ordering::Relaxed);
+        let mut at = Self::counter(&self.consumed).load(Ordering::Relaxed);
         // SYNC POINT: the heads of all records before it were written.
-        let end = self.produced.counter().load(Ordering::Acquire);
+        let end = Self::counter(&self.produced).load(Ordering::Acquire);
         let mut count = 0;
         while at < end && count < most {
             let place = self.page_bytes + at as usize % self.data_bytes;
@@ -110,21 +75,27 @@ impl Ring {
             }
             at += (HEADER_BYTES + bytes).next_multiple_of(8) as u64;
             // SYNC POINT: the kernel may write there from now on.
-            self.consumed.counter().store(at, Ordering::Release);
+            Self::counter(&self.consumed).store(at, Ordering::Release);
         }
         count
     }
 
     fn head(&self, place: usize) -> &AtomicU32 {
-        assert!(place.is_multiple_of(8) && place + HEADER_BYTES <= self.produced.bytes);
+        assert!(place.is_multiple_of(8) && place + HEADER_BYTES <= self.produced.bytes());
         // SAFETY: within the mapping and aligned, as is checked above.
-        unsafe { self.produced.at.add(place).cast::<AtomicU32>().as_ref() }
+        unsafe {
+            self.produced
+                .start()
+                .add(place)
+                .cast::<AtomicU32>()
+                .as_ref()
+        }
     }
 
     fn record(&self, place: usize, bytes: usize) -> &[u8] {
         let begin = place + HEADER_BYTES;
-        assert!(begin + bytes <= self.produced.bytes);
+        assert!(begin + bytes <= self.produced.bytes());
         // SAFETY: within the mapping, as is checked above; the kernel does not touch a record between the end of its writing and the move of `consumed`.
-        unsafe { std::slice::from_raw_parts(self.produced.at.add(begin).as_ptr(), bytes) }
+        unsafe { std::slice::from_raw_parts(self.produced.start().add(begin).as_ptr(), bytes) }
     }
 }
