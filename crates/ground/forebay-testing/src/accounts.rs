@@ -30,7 +30,7 @@ const NEVER: &str = "never";
 const SAME: &str = "same";
 
 /// What a function has that counts: an addition, or a call of the books.
-const COUNTS: [&str; 15] = [
+const COUNTS: [&str; 16] = [
     "+=",
     "-=",
     "+ 1",
@@ -46,6 +46,8 @@ const COUNTS: [&str; 15] = [
     "add(&mut ",
     "books.",
     " = [",
+    // The kernel counts, and this is how it is asked.
+    "XDP_STATISTICS",
 ];
 
 const HEAD: &str = "\

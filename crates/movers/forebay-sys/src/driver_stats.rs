@@ -1,4 +1,5 @@
-//! Counters that the driver of a network interface keeps itself, under names of its own (`ethtool -S`; `net/ethtool/ioctl.c`).
+//! What the driver of a network interface says of it: counters that it keeps itself, under names of its own (`ethtool -S`), and its queues (`ethtool -l`;
+//! `net/ethtool/ioctl.c`).
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -13,6 +14,7 @@ use crate::SysError;
 const ETHTOOL_GSTRINGS: u32 = 0x1b;
 const ETHTOOL_GSTATS: u32 = 0x1d;
 const ETHTOOL_GSSET_INFO: u32 = 0x37;
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
 const ETH_SS_STATS: u32 = 1;
 const NAME_BYTES: usize = 32;
 /// Counters of one interface that are read; a driver with more has none to show here.
@@ -28,6 +30,25 @@ pub fn driver_stats(name: &str) -> Result<BTreeMap<String, u64>, SysError> {
     let count = asked.count()?;
     let names = asked.names(count)?;
     Ok(names.into_iter().zip(asked.values(count)?).collect())
+}
+
+/// Queues of the interface `name` that packets come in by; none where its driver does not say.
+///
+/// # Errors
+/// There is no such interface.
+pub fn receive_queues(name: &str) -> Result<Option<u32>, SysError> {
+    // Command; most of them for receiving, for sending, for others and for both; and how many there are, in this order.
+    let mut room = Room::of(9 * 4)?;
+    room.words()[0] = ETHTOOL_GCHANNELS;
+    let asked = Asked::new(name)?.ask("ioctl(ETHTOOL_GCHANNELS)", &mut room);
+    match asked {
+        Ok(()) => {
+            let words = room.words();
+            Ok(Some(words[5].saturating_add(words[8])))
+        }
+        Err(error) if error.source.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// One interface, and a socket to ask about it.
@@ -187,8 +208,12 @@ mod tests {
     #[test]
     fn an_interface_of_nobody_is_named() {
         for name in ["forebay-none", "a-name-longer-than-any-interface"] {
-            let text = driver_stats(name).unwrap_err().to_string();
-            assert!(text.contains(name), "{text}");
+            for error in [
+                driver_stats(name).unwrap_err(),
+                receive_queues(name).unwrap_err(),
+            ] {
+                assert!(error.to_string().contains(name), "{error}");
+            }
         }
     }
 

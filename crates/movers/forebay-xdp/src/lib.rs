@@ -38,7 +38,7 @@
 //! let mut port = Port::open("eth1", 0, &PortConfig::default())?;
 //! redirect.steer(&port)?;
 //! port.look();
-//! port.receive(|frame| println!("{} bytes", frame.len()));
+//! port.receive(64, |frame| println!("{} bytes", frame.len()));
 //! # Ok::<(), forebay_xdp::XdpError>(())
 //! ```
 //!

@@ -138,17 +138,20 @@ impl Redirect {
         Ok(sum)
     }
 
-    /// What went on over all queues, as it had no port.
+    /// What went on over this queue and all above it, as they had no port.
     ///
     /// # Errors
     /// The kernel refuses the call.
-    pub fn passed(&self) -> Result<Tally, XdpError> {
+    pub fn passed_from(&self, queue: u32) -> Result<Tally, XdpError> {
         let mut of_cpus = vec![RawSteered::ZERO; possible_cpus()?];
         self.counted.first(&mut of_cpus)?;
-        let mut sum = Tally::default();
-        for [frames, octets] in of_cpus.iter().flat_map(|of_cpu| of_cpu.passed) {
+        let from = queue as usize;
+        let passed = of_cpus
+            .iter()
+            .flat_map(|of_cpu| of_cpu.passed.into_iter().skip(from));
+        Ok(passed.fold(Tally::default(), |mut sum, [frames, octets]| {
             sum += Tally { frames, octets };
-        }
-        Ok(sum)
+            sum
+        }))
     }
 }

@@ -134,13 +134,17 @@ impl Port {
             .map_or(0, |receiving| receiving.ring.look())
     }
 
-    /// Visits the frames that the last [`look`](Self::look) saw; gives their number. The bytes of each are there for its visit alone.
-    pub fn receive(&mut self, mut taken: impl FnMut(&[u8])) -> u64 {
+    /// Reads at most so many of the frames, or pieces of frames, that the last [`look`](Self::look) saw, and visits each frame that is whole; gives their number. The
+    /// bytes of each are there for its visit alone.
+    pub fn receive(&mut self, most: u32, mut taken: impl FnMut(&[u8])) -> u64 {
         let before = self.counts.received;
         let Some(receiving) = &mut self.receiving else {
             return 0;
         };
-        while let Some(descriptor) = receiving.ring.pop() {
+        for _ in 0..most {
+            let Some(descriptor) = receiving.ring.pop() else {
+                break;
+            };
             receiving.take(&mut self.umem, &mut self.counts, &descriptor, &mut taken);
         }
         receiving.ring.give_back();

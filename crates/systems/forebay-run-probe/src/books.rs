@@ -4,7 +4,7 @@
 //! ring ─▶ packets (decoder, table) ─▶ records ─▶ queue ─▶ fan_out ─▶ export (one account for each exporter)
 //! ```
 //!
-//! `ring`, of an interface: the kernel counts what came for a ring and what found no room, the reader what it handed to the decoder, and the heads of the blocks what is held. Its items are packets alone: the kernel counts no octets.
+//! `ring`, of an interface: the kernel counts what came for a ring and what found no room, the reader what it handed to the decoder, and the heads of the blocks what is held; of AF_XDP the program that steers frames counts what came, and the kernel's socket what found no room. Its items are packets alone: the kernel counts no octets.
 //! `below`: where flows are counted below user space, frames that came to the table there and what became of them; `offload`: what the table has counted, and what came out of it with the flows that were taken back. What is held is counted anew from
 //! the flows in it at the end, and before by what it has given out itself.
 //! `packets`: the reader counts what the input had, with what it got from below, the decoder what it refuses, the reader what it did not hand on since the filter said so (`filtered`), and the receiver of the records what is in them; what is held is added up over the flows in the
@@ -44,7 +44,9 @@ reasons! {
     pub(crate) enum RingDrop {
         /// The kernel found no room for it.
         KernelRingFull = "kernel_ring_full",
-        /// Its block contradicted itself.
+        /// The kernel found no buffer for it, or none that is long enough (AF_XDP).
+        KernelNoBuffer = "kernel_no_buffer",
+        /// Its block, or its place in the ring, contradicted itself.
         BrokenBlock = "broken_block",
     }
 }
@@ -155,6 +157,7 @@ struct RingWords {
     account: Account<RingDrop>,
     freezes: Counter,
     downs: Counter,
+    passed: Counter,
 }
 
 /// The words of the thread that exports.
@@ -230,6 +233,12 @@ fn declare_lane(schema: &mut SchemaBuilder, declared: Declared, lane: usize) -> 
             "interface_downs",
             &of,
             "How often the interface went down",
+        ),
+        passed: schema.counter(
+            group,
+            "frames_passed_on",
+            &of,
+            "Frames of queues of the interface that no thread reads (AF_XDP)",
         ),
     });
     let (taken, packets) = schema.account(group, "packets", &owner, Unit::Packets);
@@ -466,9 +475,11 @@ fn fill_ring(book: &mut Book, words: &RingWords, ring: &RingCounts, read: u64) {
         account.lost(RingDrop::KernelRingFull).items,
         ring.kernel.drops,
     );
+    book.set(account.lost(RingDrop::KernelNoBuffer).items, ring.no_buffer);
     book.set(account.lost(RingDrop::BrokenBlock).items, ring.broken);
     book.set(words.freezes, ring.kernel.freezes);
     book.set(words.downs, ring.downs);
+    book.set(words.passed, ring.passed);
 }
 
 /// The part of the thread that exports.

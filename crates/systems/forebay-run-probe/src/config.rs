@@ -15,6 +15,7 @@ use crate::filter::FilterRule;
 use crate::offload;
 use crate::plugins::PluginChoice;
 use crate::run::ProbePlan;
+use crate::xdp;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -34,6 +35,16 @@ impl From<EvictionChoice> for Eviction {
             EvictionChoice::Oldest => Self::Oldest,
             EvictionChoice::LineLru => Self::LineLru,
         }
+    }
+}
+
+choices! {
+    /// How the packets of an interface come to this process.
+    pub enum InputChoice {
+        /// By packet sockets: whatever else the host does with them. Needs CAP_NET_RAW.
+        Packet = "packet",
+        /// Past the kernel's stack (AF_XDP), which gets none of them: for taps and mirror ports. Needs CAP_NET_RAW, CAP_BPF and CAP_NET_ADMIN.
+        Xdp = "xdp",
     }
 }
 
@@ -69,6 +80,9 @@ settings! {
         /// An interface, as eth0, whose packets are read live, in and out; of loopback each once. Needs CAP_NET_RAW.
         #[flag = "interface"]
         interface: Option<String> => "required, if there is no capture to read",
+        /// Of an interface: how its packets come to this process: packet, by packet sockets, or xdp, past the kernel's stack, which gets none of them: for an interface at a tap or a mirror port, each queue of which has a thread.
+        #[flag = "input"]
+        input: InputChoice = InputChoice::Packet,
         /// Of an interface: so many threads share its packets, each flow in one of them, with a ring and a table of its own.
         #[flag = "queues"]
         queues: u16 [1..=64] = 1,
@@ -182,6 +196,9 @@ impl ProbeSettings {
         if self.has_export_rule() && self.export_packets.is_none() {
             return Err(ProbeError::NoPacketFile);
         }
+        if self.input == InputChoice::Xdp {
+            xdp::check(self)?;
+        }
         offload::check(self)
     }
 
@@ -234,6 +251,9 @@ impl ConfigFile for ProbeFile {
         if let Err(error) = said.check() {
             let key = match error {
                 ProbeError::NoPacketFile => "filter",
+                ProbeError::NothingToSteer
+                | ProbeError::TagsMayNotCome
+                | ProbeError::TwoPrograms => "input",
                 _ => "offload",
             };
             complain(&block, key, &error.to_string(), "keys that go together");

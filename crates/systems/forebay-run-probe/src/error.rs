@@ -28,7 +28,7 @@ pub enum ProbeError {
     /// A setting of the engine.
     #[error(transparent)]
     Setting(#[from] forebay_flow::ConfigError),
-    /// Nothing counts below user space.
+    /// A program of the kernel, or a socket past its stack.
     #[error(transparent)]
     Offload(#[from] forebay_xdp::XdpError),
     /// Frames that are counted in the kernel are lost for the host.
@@ -42,6 +42,55 @@ pub enum ProbeError {
         /// Its address.
         address: std::net::IpAddr,
     },
+    /// Frames that are taken past the stack are lost for the host.
+    #[error(
+        "{interface} has the address {address}: --input xdp takes all frames of the interface, this host's own among them; \
+         mirror the traffic to an interface without an address, or give --input packet"
+    )]
+    Taken {
+        /// The interface.
+        interface: String,
+        /// Its address.
+        address: std::net::IpAddr,
+    },
+    /// A queue without a thread is not read.
+    #[error(
+        "{interface} has {has} receive queues and there are {queues} threads, of which --input xdp gives each a queue of its own; \
+         give --queues {has}, or set the queues of {interface} by `ethtool -L`"
+    )]
+    Queues {
+        /// The interface.
+        interface: String,
+        /// Its queues.
+        has: u32,
+        /// Threads that were asked for.
+        queues: u32,
+    },
+    /// Frames past the stack are those of Ethernet.
+    #[error(
+        "{interface} is of kind {kind} (ARPHRD_*), and --input xdp reads Ethernet (1); give --input packet"
+    )]
+    NotEthernet {
+        /// The interface.
+        interface: String,
+        /// What it is.
+        kind: u16,
+    },
+    /// A capture has no queues.
+    #[error(
+        "--input xdp is for an interface; give --interface in place of --read, or leave --input out"
+    )]
+    NothingToSteer,
+    /// A card may take tags off before a frame comes.
+    #[error(
+        "--input xdp does not see VLAN tags that a card has taken off; leave --vlan-in-key out, or give --input packet"
+    )]
+    TagsMayNotCome,
+    /// An interface has one program.
+    #[error(
+        "--offload xdp and --input xdp are two programs, and an interface takes one; give --offload software, or --input packet"
+    )]
+    TwoPrograms,
     /// A capture has no interface that a program could be put on.
     #[error(
         "--offload xdp is for an interface; give --interface in place of --read, or --offload software"

@@ -7,7 +7,7 @@
 //!
 //! Flows that are heavy may be counted below user space, by a table in the kernel, and what was counted comes back to the table that they are of (`offload`).
 //!
-//! A thread reads a capture, or each of several a ring of an interface, and counts its packets; its decoder refuses some by name, its filter discards what rules say, its table has those of flows that go on, and the
+//! A thread reads a capture, or each of several a ring of an interface (`port`: of packet sockets, or past the kernel's stack), and counts its packets; its decoder refuses some by name, its filter discards what rules say, its table has those of flows that go on, and the
 //! others are in records. These wait in a bounded queue for one thread that hands them to each exporter, which counts what it has written.
 
 #![forbid(unsafe_code)]
@@ -25,10 +25,12 @@ mod live;
 mod offload;
 mod packets;
 mod plugins;
+mod port;
 mod queue;
 mod run;
 mod source;
 mod summary;
+mod xdp;
 
 pub use error::ProbeError;
 pub use export::{Export, TlsFault, TrustError};

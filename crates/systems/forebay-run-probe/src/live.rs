@@ -3,54 +3,35 @@
 use std::os::fd::AsFd;
 
 use forebay_flow::{Frame, LinkType};
-use forebay_link::packet::{Event, KernelCounts, PacketPort, PortOptions, RingError, RingSize};
+use forebay_link::packet::{Event, KernelCounts};
 use forebay_run::stop::{Stop, Urgency};
-use forebay_sys::{SysError, clock, wait};
+use forebay_sys::{clock, wait};
 
 use crate::books::CaptureBook;
-use crate::config::ProbeSettings;
 use crate::error::ProbeError;
 use crate::flows::Flows;
+use crate::port::Port;
 
 /// Books are shown and records handed over so often, in ns.
 const LOOK_NS: u64 = 100_000_000;
-/// A block that has a packet is handed over after so long, in ms.
-const BLOCK_TIMEOUT_MS: u32 = 10;
 /// When the ring is empty no packet has a time before that of the clock less this, in ns: a block's time-out, and as much as its timer may be late.
 const LATE_NS: u64 = 100_000_000;
 /// The clock was set back when it is so much behind the time of the table, which never goes back, in ns.
 const SET_BACK_NS: u64 = 1_000_000_000;
-/// A block, in bytes: each takes any frame of an interface.
-const BLOCK_BYTES: u32 = 256 << 10;
 /// At the end, packets that the kernel has counted are waited for so long, in ns.
 const DRAIN_NS: u64 = 1_000_000_000;
 /// One look at whether they have come, in ns.
 const DRAIN_LOOK_NS: u64 = 1_000_000;
-
-/// Opens a port for each thread.
-pub(crate) fn open(
-    interface: &str,
-    settings: &ProbeSettings,
-) -> Result<Vec<PacketPort>, ProbeError> {
-    let blocks = settings.ring_bytes / u64::from(BLOCK_BYTES);
-    let options = PortOptions {
-        queues: settings.queues,
-        ring: RingSize {
-            block_bytes: BLOCK_BYTES,
-            blocks: u32::try_from(blocks).unwrap_or(u32::MAX),
-            block_timeout_ms: BLOCK_TIMEOUT_MS,
-        },
-        snap_bytes: settings.snap_bytes,
-        promiscuous: settings.promiscuous,
-    };
-    Ok(PacketPort::open(interface, &options)?)
-}
 
 /// What is known of a ring.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RingCounts {
     /// By the kernel.
     pub(crate) kernel: KernelCounts,
+    /// Frames that the kernel found no buffer for, of AF_XDP.
+    pub(crate) no_buffer: u64,
+    /// Frames of queues without a thread, which went on to the kernel's stack, of AF_XDP.
+    pub(crate) passed: u64,
     /// Frames of blocks that contradict themselves.
     pub(crate) broken: u64,
     /// By the heads of its blocks.
@@ -59,19 +40,32 @@ pub(crate) struct RingCounts {
     pub(crate) downs: u64,
 }
 
+impl RingCounts {
+    /// Packets that the kernel had no room for.
+    pub(crate) const fn lost(&self) -> u64 {
+        self.kernel.drops + self.no_buffer
+    }
+
+    /// Whether packets that the kernel has counted are still on their way to the ring, or in it, when so many were read.
+    const fn has_more(&self, read: u64) -> bool {
+        self.held > 0 || self.kernel.packets > read + self.lost() + self.broken
+    }
+}
+
 pub(crate) struct Live<'a> {
-    port: PacketPort,
+    port: Port,
     link: Option<LinkType>,
     flows: Flows<'a>,
     ring: RingCounts,
     interface: String,
     is_down: bool,
+    has_told_passed: bool,
     stop: Stop,
     book: CaptureBook,
 }
 
 impl<'a> Live<'a> {
-    pub(crate) fn new(port: PacketPort, flows: Flows<'a>, book: CaptureBook, stop: &Stop) -> Self {
+    pub(crate) fn new(port: Port, flows: Flows<'a>, book: CaptureBook, stop: &Stop) -> Self {
         Self {
             link: LinkType::of(port.link_type()),
             interface: port.interface().to_owned(),
@@ -79,6 +73,7 @@ impl<'a> Live<'a> {
             flows,
             ring: RingCounts::default(),
             is_down: false,
+            has_told_passed: false,
             stop: stop.clone(),
             book,
         }
@@ -104,7 +99,7 @@ impl<'a> Live<'a> {
     }
 
     /// Until it shall end, or there is no interface.
-    fn capture(&mut self, note: &dyn Fn(String)) -> Result<(), SysError> {
+    fn capture(&mut self, note: &dyn Fn(String)) -> Result<(), ProbeError> {
         let mut look_ns = clock::monotonic_ns() + LOOK_NS;
         while !self.stop.is_asked() {
             let event = self.port.wait(self.stop.as_fd(), look_ns)?;
@@ -131,6 +126,7 @@ impl<'a> Live<'a> {
             if now_ns >= look_ns {
                 look_ns = now_ns + LOOK_NS;
                 self.look()?;
+                self.tell_passed(note);
                 if clock::realtime_ns() + SET_BACK_NS < self.flows.table.clock_ns() {
                     note(
                         "the clock of this host was set back: all flows end, and begin anew"
@@ -146,38 +142,24 @@ impl<'a> Live<'a> {
 
     /// Takes the frames of a block; whether there was one.
     fn read(&mut self) -> bool {
-        let Self {
-            port,
-            link,
-            flows,
-            ring,
-            ..
-        } = self;
-        let Some(mut block) = port.take() else {
+        let Self { port, flows, .. } = self;
+        let link = self.link;
+        let broken = port.read(|(time_ns, wire_bytes, bytes)| {
+            if flows.leak.take("ring") {
+                return;
+            }
+            flows.take(&Frame {
+                time_ns,
+                link,
+                bytes,
+                wire_bytes,
+            });
+        });
+        let Some(broken) = broken else {
             return false;
         };
-        let frames = block.frames();
-        let packets = frames.packets();
-        let mut read = 0;
-        for frame in frames {
-            match frame {
-                Ok(frame) => {
-                    read += 1;
-                    if flows.leak.take("ring") {
-                        continue;
-                    }
-                    flows.take(&Frame {
-                        time_ns: frame.timestamp_ns,
-                        link: *link,
-                        bytes: frame.bytes,
-                        wire_bytes: frame.wire_bytes,
-                    });
-                }
-                // The rest of the block is not believed.
-                Err(RingError { .. }) => ring.broken += u64::from(packets - read),
-            }
-        }
-        flows.settle();
+        self.ring.broken += broken;
+        self.flows.settle();
         true
     }
 
@@ -187,17 +169,25 @@ impl<'a> Live<'a> {
             .tick(clock::realtime_ns().saturating_sub(LATE_NS));
     }
 
-    fn look(&mut self) -> Result<(), SysError> {
+    fn look(&mut self) -> Result<(), ProbeError> {
         self.flows.take_back_closed();
         self.flows.hand_over();
-        // What is held is read first: a packet that comes in between is not counted as one too many.
-        self.ring.held = self.port.held();
-        self.ring.kernel = self.port.kernel_counts()?;
-        Ok(())
+        self.port.count(&mut self.ring)
+    }
+
+    /// Tells once that a part of the packets is not read.
+    fn tell_passed(&mut self, note: &dyn Fn(String)) {
+        if self.ring.passed > 0 && !self.has_told_passed {
+            self.has_told_passed = true;
+            note(format!(
+                "packets come by queues of {} that no thread reads, and go on to the kernel's stack: give --queues as many as it has",
+                self.interface
+            ));
+        }
     }
 
     /// Takes what the kernel had counted when the order came.
-    fn drain(&mut self) -> Result<(), SysError> {
+    fn drain(&mut self) -> Result<(), ProbeError> {
         self.port.close()?;
         let mut until_ns = clock::monotonic_ns() + DRAIN_NS;
         while self.stop.urgency() < Urgency::Hurry {
@@ -206,7 +196,7 @@ impl<'a> Live<'a> {
                 until_ns = now_ns + DRAIN_NS;
             }
             self.look()?;
-            if self.ring.held == 0 || now_ns >= until_ns {
+            if !self.ring.has_more(self.flows.read) || now_ns >= until_ns {
                 break;
             }
             if !self.port.is_ready() {

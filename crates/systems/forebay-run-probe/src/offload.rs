@@ -181,7 +181,9 @@ impl Below {
                 })
                 .collect(),
             (OffloadChoice::Xdp, Some(interface)) => {
-                may_lose(interface)?;
+                if let Some((interface, address)) = address_of(interface)? {
+                    return Err(ProbeError::InUse { interface, address });
+                }
                 let kind = Kind::Xdp(Offload::attach(interface, &config)?);
                 let shared = shared(kind, lanes);
                 let hand = |lane| Self {
@@ -366,8 +368,8 @@ impl Shared {
     }
 }
 
-/// Frames that are counted below come to no other program: a host must not be reached through the interface.
-fn may_lose(interface: &str) -> Result<(), ProbeError> {
+/// An address by which this host is reached through an interface, with the name that has it: a program that takes the frames of one takes those of the host, too.
+pub(crate) fn address_of(interface: &str) -> Result<Option<(String, IpAddr)>, ProbeError> {
     let all = addresses::addresses().map_err(RunError::System)?;
     let is_here = |address: &IpAddr| match address {
         IpAddr::V4(_) => true,
@@ -376,10 +378,7 @@ fn may_lose(interface: &str) -> Result<(), ProbeError> {
     // An address may have a label behind the interface's name.
     let of_it = |name: &str| name.split(':').next() == Some(interface);
     let mut here = all.into_iter().filter(|(name, _)| of_it(name));
-    match here.find(|(_, address)| is_here(address)) {
-        None => Ok(()),
-        Some((interface, address)) => Err(ProbeError::InUse { interface, address }),
-    }
+    Ok(here.find(|(_, address)| is_here(address)))
 }
 
 /// Which flows are lent.

@@ -7,7 +7,6 @@ use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
 use forebay_ledger::{Condition, Reason, Taint, TaintKind};
-use forebay_link::packet::PacketPort;
 use forebay_run::error::RunError;
 use forebay_run::record::Record;
 use forebay_run::run_dir::RunEnd;
@@ -21,9 +20,10 @@ use crate::exporter::Exporters;
 use crate::file;
 use crate::flows::Flows;
 use crate::hops::PROBE;
-use crate::live::{self, Live, RingCounts};
+use crate::live::{Live, RingCounts};
 use crate::offload::Below;
 use crate::packets::{Lane, PacketFile, Tap};
+use crate::port::Port;
 use crate::queue::Queue;
 use crate::source::Capture;
 use crate::summary::{Captured, ProbeSummary};
@@ -45,13 +45,13 @@ pub struct ProbePlan {
 /// Where packets come from.
 enum Input {
     File(Capture),
-    Ports(Vec<PacketPort>),
+    Ports(Vec<Port>),
 }
 
 impl Input {
     fn open(plan: &ProbePlan, stop: &Stop) -> Result<Self, ProbeError> {
         match &plan.settings.interface {
-            Some(interface) => live::open(interface, &plan.settings).map(Self::Ports),
+            Some(interface) => Port::open(interface, &plan.settings).map(Self::Ports),
             None => Capture::open(&plan.read, stop).map(Self::File),
         }
     }

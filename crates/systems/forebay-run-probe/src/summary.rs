@@ -44,7 +44,7 @@ pub struct ProbeSummary {
     pub residual_octets: u64,
     /// Packets in a second of the run.
     pub packet_rate_hz: f64,
-    /// Packets of an interface that the kernel lost as a ring was full: beside those that came in.
+    /// Packets of an interface that the kernel lost as it had no room for them: beside those that came in.
     pub packets_dropped_by_kernel: u64,
     /// How often the interface went down.
     pub interface_downs: u64,
@@ -165,7 +165,7 @@ impl ProbeSummary {
             residual_packets: envelope.books.residual_items,
             residual_octets: envelope.books.residual_bytes,
             packet_rate_hz: packets_in as f64 / envelope.duration_s.max(1e-9),
-            packets_dropped_by_kernel: sum(|one| one.ring.map_or(0, |ring| ring.kernel.drops)),
+            packets_dropped_by_kernel: sum(|one| one.ring.map_or(0, RingCounts::lost)),
             interface_downs: captured
                 .iter()
                 .filter_map(|one| one.ring)

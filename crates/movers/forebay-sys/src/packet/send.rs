@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::interface::Interface;
-use super::socket::{bind, is_up, open_socket};
+use super::socket::{be_promiscuous, bind, is_up, open_socket};
 use crate::SysError;
 use crate::socket::set_int;
 
@@ -47,6 +47,14 @@ impl FrameSocket {
     #[must_use]
     pub const fn hardware_type(&self) -> u16 {
         self.hardware_type
+    }
+
+    /// Has the interface take all frames that it sees, as long as this socket is open: for others, as this one takes none.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn be_promiscuous(&self) -> Result<(), SysError> {
+        be_promiscuous(self.fd.as_fd(), &self.interface)
     }
 }
 

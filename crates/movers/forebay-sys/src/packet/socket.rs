@@ -100,25 +100,7 @@ impl PacketSocket {
     /// # Errors
     /// The kernel refuses.
     pub fn be_promiscuous(&self) -> Result<(), SysError> {
-        let request = libc::packet_mreq {
-            mr_ifindex: self.interface.index.cast_signed(),
-            mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
-            mr_alen: 0,
-            mr_address: [0; 8],
-        };
-        set_plain(
-            self.fd.as_fd(),
-            libc::SOL_PACKET,
-            libc::PACKET_ADD_MEMBERSHIP,
-            &request,
-        )
-        .map_err(|error| {
-            SysError::new(
-                "setsockopt(PACKET_ADD_MEMBERSHIP)",
-                &*self.interface.name,
-                error,
-            )
-        })
+        be_promiscuous(self.fd.as_fd(), &self.interface)
     }
 
     /// Shares the interface's packets with the sockets of `group`, or begins one. Both directions of a flow, and all fragments of a packet,
@@ -287,6 +269,20 @@ pub(super) fn bind(fd: BorrowedFd<'_>, index: u32, protocol: u16) -> std::io::Re
         return Err(std::io::Error::last_os_error());
     }
     Ok(address.sll_hatype)
+}
+
+/// Has an interface take all frames that it sees, as long as the packet socket is open.
+pub(super) fn be_promiscuous(fd: BorrowedFd<'_>, interface: &Interface) -> Result<(), SysError> {
+    let request = libc::packet_mreq {
+        mr_ifindex: interface.index.cast_signed(),
+        mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    let option = libc::PACKET_ADD_MEMBERSHIP;
+    set_plain(fd, libc::SOL_PACKET, option, &request).map_err(|error| {
+        SysError::new("setsockopt(PACKET_ADD_MEMBERSHIP)", &*interface.name, error)
+    })
 }
 
 /// An interface that is down is told at once: what begins now would wait for packets that do not come, or send none.

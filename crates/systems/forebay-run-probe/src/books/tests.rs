@@ -112,10 +112,14 @@ fn assert_ring(shown: &Snapshot, words: &RingWords) {
         words.account.outgoing,
         words.account.held,
         words.account.lost(RingDrop::KernelRingFull),
+        words.account.lost(RingDrop::KernelNoBuffer),
         words.account.lost(RingDrop::BrokenBlock),
     ];
     let of_ring = of_ring.map(|tally| shown.tally(tally));
-    assert_eq!(of_ring, [(100, 0), (8, 0), (5, 0), (20, 0), (15, 0)]);
+    assert_eq!(
+        of_ring,
+        [(100, 0), (8, 0), (5, 0), (20, 0), (7, 0), (15, 0)]
+    );
 }
 
 fn assert_tapped(shown: &Snapshot, tap: &TapWords) {
@@ -172,6 +176,8 @@ fn each_count_of_a_capture_is_in_its_own_term() {
             drops: 20,
             freezes: 2,
         },
+        no_buffer: 7,
+        passed: 3,
         broken: 15,
         held: 5,
         downs: 1,
@@ -219,8 +225,8 @@ fn each_count_of_a_capture_is_in_its_own_term() {
         let words = book.words.ring.as_ref().unwrap();
         assert_ring(&shown, words);
         assert_eq!(
-            (shown.value(words.freezes), shown.value(words.downs)),
-            (2, 1)
+            [words.freezes, words.downs, words.passed].map(|word| shown.value(word)),
+            [2, 1, 3]
         );
         let metrics = book.words.metrics.map(|counter| shown.value(counter));
         assert_eq!(

@@ -1,0 +1,132 @@
+//! The ring of a thread that captures from an interface: of a packet socket, or of an AF_XDP socket.
+
+use std::os::fd::BorrowedFd;
+
+use forebay_link::packet::{Event, PacketError, PacketPort, PortOptions, RingError, RingSize};
+
+use crate::config::{InputChoice, ProbeSettings};
+use crate::error::ProbeError;
+use crate::live::RingCounts;
+use crate::xdp::XdpPort;
+
+/// A block that has a packet is handed over after so long, in ms.
+const BLOCK_TIMEOUT_MS: u32 = 10;
+/// A block, in bytes: each takes any frame of an interface.
+const BLOCK_BYTES: u32 = 256 << 10;
+
+/// A frame as a ring has it: its time in ns since 1970, its length on the wire, and what there is of it.
+pub(crate) type Seen<'a> = (u64, u32, &'a [u8]);
+
+/// The ring of one thread.
+pub(crate) enum Port {
+    Packet(PacketPort),
+    Xdp(Box<XdpPort>),
+}
+
+impl Port {
+    /// Opens one for each thread.
+    pub(crate) fn open(interface: &str, settings: &ProbeSettings) -> Result<Vec<Self>, ProbeError> {
+        match settings.input {
+            InputChoice::Packet => {
+                let ports = PacketPort::open(interface, &options(settings))?;
+                Ok(ports.into_iter().map(Self::Packet).collect())
+            }
+            InputChoice::Xdp => {
+                let ports = XdpPort::open(interface, settings)?;
+                Ok(ports.into_iter().map(Box::new).map(Self::Xdp).collect())
+            }
+        }
+    }
+
+    pub(crate) const fn link_type(&self) -> i32 {
+        match self {
+            Self::Packet(port) => port.link_type(),
+            Self::Xdp(_) => XdpPort::LINK_TYPE,
+        }
+    }
+
+    pub(crate) fn interface(&self) -> &str {
+        match self {
+            Self::Packet(port) => port.interface(),
+            Self::Xdp(port) => port.interface(),
+        }
+    }
+
+    /// As [`PacketPort::wait`].
+    pub(crate) fn wait(
+        &mut self,
+        other: BorrowedFd<'_>,
+        until_ns: u64,
+    ) -> Result<Event, ProbeError> {
+        Ok(match self {
+            Self::Packet(port) => port.wait(other, until_ns).map_err(PacketError::from)?,
+            Self::Xdp(port) => port.wait(other, until_ns)?,
+        })
+    }
+
+    pub(crate) fn is_ready(&mut self) -> bool {
+        match self {
+            Self::Packet(port) => port.is_ready(),
+            Self::Xdp(port) => port.is_ready(),
+        }
+    }
+
+    /// Visits the frames that go together, and gives how many of them are not believed; none if there are no frames.
+    pub(crate) fn read(&mut self, mut visit: impl FnMut(Seen<'_>)) -> Option<u64> {
+        let port = match self {
+            Self::Packet(port) => port,
+            Self::Xdp(port) => return port.read(visit),
+        };
+        let mut block = port.take()?;
+        let frames = block.frames();
+        let packets = frames.packets();
+        let (mut read, mut broken) = (0, 0);
+        for frame in frames {
+            match frame {
+                Ok(frame) => {
+                    read += 1;
+                    visit((frame.timestamp_ns, frame.wire_bytes, frame.bytes));
+                }
+                // The rest of the block is not believed.
+                Err(RingError { .. }) => broken += u64::from(packets - read),
+            }
+        }
+        Some(broken)
+    }
+
+    /// Fills in what is held, and what the kernel has counted.
+    pub(crate) fn count(&mut self, ring: &mut RingCounts) -> Result<(), ProbeError> {
+        // What is held is read first: a packet that comes in between is not counted as one too many.
+        match self {
+            Self::Packet(port) => {
+                ring.held = port.held();
+                ring.kernel = port.kernel_counts().map_err(PacketError::from)?;
+            }
+            Self::Xdp(port) => port.count(ring)?,
+        }
+        Ok(())
+    }
+
+    /// Takes no more packets; those that came before are in the ring, or will be.
+    pub(crate) fn close(&self) -> Result<(), ProbeError> {
+        match self {
+            Self::Packet(port) => port.close().map_err(PacketError::from)?,
+            Self::Xdp(port) => port.close(),
+        }
+        Ok(())
+    }
+}
+
+fn options(settings: &ProbeSettings) -> PortOptions {
+    let blocks = settings.ring_bytes / u64::from(BLOCK_BYTES);
+    PortOptions {
+        queues: settings.queues,
+        ring: RingSize {
+            block_bytes: BLOCK_BYTES,
+            blocks: u32::try_from(blocks).unwrap_or(u32::MAX),
+            block_timeout_ms: BLOCK_TIMEOUT_MS,
+        },
+        snap_bytes: settings.snap_bytes,
+        promiscuous: settings.promiscuous,
+    }
+}
