@@ -14,18 +14,25 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Each is compiled from `src/NAME.bpf.c` to an object of its own.
-const OBJECTS: [&str; 3] = ["connections", "redirect", "repeat"];
-const HEADERS: [&str; 2] = ["src/connections.bpf.h", "src/kernel.bpf.h"];
+/// Each is compiled from a source to an object of its own, with what is defined there.
+const OBJECTS: [(&str, &str, &[&str]); 4] = [
+    ("connections", "src/connections.bpf.c", &[]),
+    ("filter", "src/connections.bpf.c", &["-DFILTER"]),
+    ("redirect", "src/redirect.bpf.c", &[]),
+    ("repeat", "src/repeat.bpf.c", &[]),
+];
+const HEADERS: [&str; 5] = [
+    "src/connections.bpf.h",
+    "src/filter.bpf.h",
+    "src/frame.bpf.h",
+    "src/kernel.bpf.h",
+    "src/xdp.bpf.h",
+];
 
 fn main() -> std::io::Result<()> {
     println!("cargo::rerun-if-env-changed=PATH");
-    for source in OBJECTS
-        .map(source)
-        .iter()
-        .map(String::as_str)
-        .chain(HEADERS)
-    {
+    let sources = OBJECTS.iter().map(|(_, source, _)| *source);
+    for source in sources.chain(HEADERS) {
         println!("cargo::rerun-if-changed={source}");
     }
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
@@ -33,10 +40,10 @@ fn main() -> std::io::Result<()> {
     let why_not = match find_clang() {
         Some(clang) => {
             println!("cargo::rerun-if-changed={}", clang.display());
-            let mut failures = OBJECTS
+            let mut compiled = OBJECTS
                 .iter()
-                .map(|name| compile(&clang, name, &object(name)));
-            failures.find_map(Result::err)
+                .map(|(name, source, defined)| compile(&clang, source, defined, &object(name)));
+            compiled.find_map(Result::err)
         }
         None => {
             for folder in folders().filter(|folder| folder.is_dir()) {
@@ -47,15 +54,11 @@ fn main() -> std::io::Result<()> {
     };
     if let Some(why) = &why_not {
         println!("cargo::warning=no programs for the kernel: {why}");
-        for name in OBJECTS {
+        for (name, ..) in OBJECTS {
             fs::write(object(name), [])?;
         }
     }
     fs::write(out.join("why_not.txt"), why_not.unwrap_or_default())
-}
-
-fn source(name: &str) -> String {
-    format!("src/{name}.bpf.c")
 }
 
 fn folders() -> impl Iterator<Item = PathBuf> {
@@ -70,10 +73,10 @@ fn find_clang() -> Option<PathBuf> {
 }
 
 /// One line says why it failed.
-fn compile(clang: &Path, program: &str, object: &Path) -> Result<(), String> {
+fn compile(clang: &Path, source: &str, defined: &[&str], object: &Path) -> Result<(), String> {
     let mut command = Command::new(clang);
     command.args(["-target", "bpf", "-O2", "-mcpu=v3", "-Wall", "-nostdinc"]);
-    command.args(["-c", &source(program), "-o"]).arg(object);
+    command.args(defined).args(["-c", source, "-o"]).arg(object);
     let name = clang.display();
     let output = command
         .output()

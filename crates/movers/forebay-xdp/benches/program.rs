@@ -13,7 +13,7 @@ mod frames;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Instant;
 
-use forebay_xdp::{Config, Connections, Offload, Seed, State, Term};
+use forebay_xdp::{Config, Connections, Offload, Programs, Seed, State, Term};
 use frames::Made;
 use frames::cable::{cable, packet_socket};
 
@@ -44,7 +44,8 @@ fn made(port: u16) -> Made {
 }
 
 fn main() {
-    given();
+    given("interface", frames::in_kernel);
+    given("socket", frames::filter_in_kernel);
     let thread = std::thread::spawn(|| match cable() {
         Ok(()) => on_cable(),
         Err(why) => println!("not on a cable: {why}"),
@@ -53,8 +54,8 @@ fn main() {
 }
 
 /// The same frame again and again: all that it needs is in the cache.
-fn given() {
-    let Some(mut programs) = frames::in_kernel(&config()) else {
+fn given(at: &str, kind: fn(&Config) -> Option<Programs>) {
+    let Some(mut programs) = kind(&config()) else {
         return;
     };
     let six = Made {
@@ -81,7 +82,9 @@ fn given() {
         let mut times_ns: Vec<u32> = runs.collect();
         times_ns.sort_unstable();
         let (least, median) = (times_ns[0], times_ns[SESSIONS / 2]);
-        println!("given: {name:24} {median:4} ns a frame (median of {SESSIONS}; least {least})");
+        println!(
+            "given, {at}: {name:24} {median:4} ns a frame (median of {SESSIONS}; least {least})"
+        );
     }
 }
 

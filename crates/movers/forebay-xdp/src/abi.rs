@@ -104,7 +104,7 @@ pub(crate) struct RawEntry {
     pub(crate) published: u8,
     pub(crate) unused: [u8; 3],
     pub(crate) lock: u32,
-    pub(crate) unused_too: u32,
+    pub(crate) contended: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -120,6 +120,8 @@ pub(crate) struct RawSettings {
     pub(crate) vlan_in_key: u8,
     pub(crate) tunnels: u8,
     pub(crate) unused: [u8; 2],
+    pub(crate) snap_bytes: u32,
+    pub(crate) unused_too: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -160,6 +162,7 @@ pub(crate) mod control {
     pub(crate) const FULL: u32 = 3;
     pub(crate) const ABSENT: u32 = 4;
     pub(crate) const IS_CLOSED: u32 = 5;
+    pub(crate) const BUSY: u32 = 6;
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -171,7 +174,7 @@ pub(crate) struct RawCommand {
     pub(crate) heard_ns: u64,
     pub(crate) active_due_ns: u64,
     pub(crate) state: u32,
-    pub(crate) unused: u32,
+    pub(crate) slot: u32,
     pub(crate) key: Key,
     pub(crate) entry: RawEntry,
 }
@@ -223,9 +226,10 @@ macro_rules! plain {
 }
 
 plain! {
+    u32, 4;
     Key, 40;
     RawEntry, 128;
-    RawSettings, 56;
+    RawSettings, 64;
     RawExport, 104;
     RawMetadata, 56;
     RawCommand, 208;

@@ -1,6 +1,9 @@
 /*
  * The table of connections below user space: frames of flows that are known are counted here and dropped, all others go up.
  *
+ * It is compiled twice: for an interface (XDP, xdp.bpf.h), where a frame that is counted is dropped for all, and, with FILTER, for packet sockets (filter.bpf.h), where it
+ * is kept from the socket alone. Both headers have the same names for what differs: how a frame is looked at, found in the table, and locked there.
+ *
  * What holds at all times:
  * - An entry changes under its lock alone. An element of the map may be given to another flow while a program still has a pointer to it, so that its key is compared
  *   under the lock. It is put into the map and taken out only while its state is GONE: a frame that has found it before sees that, and lets the frame go up.
@@ -10,36 +13,16 @@
  */
 #include "connections.bpf.h"
 
-struct map flows SECTION("maps");
+#ifdef FILTER
+#include "filter.bpf.h"
+#else
+#include "xdp.bpf.h"
+#endif
+
 struct map counters SECTION("maps");
 struct map settings SECTION("maps");
 struct map exports SECTION("maps");
 struct map metadata SECTION("maps");
-
-enum {
-    ETHERNET_BYTES = 14,
-    TAG_BYTES = 4,
-    TAGS_MAX = 4,
-    IPV4_BYTES = 20,
-    IPV6_BYTES = 40,
-    TCP_BYTES = 20,
-    UDP_BYTES = 8,
-    PROTOCOL_TCP = 6,
-    PROTOCOL_UDP = 17,
-    VXLAN_PORT = 4789,
-    GTPU_PORT = 2152,
-    FIN = 1,
-    SYN = 2,
-    RST = 4,
-};
-
-struct packet {
-    struct key key;
-    u32 octets;
-    u32 headers; /* to the end of the header of TCP or UDP, from the begin of the frame */
-    u8 tcp_flags;
-    u8 turned;
-};
 
 INLINE u16 be16(const u8 *at) { return (u16)at[0] << 8 | at[1]; }
 
@@ -137,21 +120,23 @@ INLINE u32 ipv6(const u8 *at, const u8 *end, const struct settings *set, struct 
 }
 
 /* Reads a frame. Not 0: why it goes up; its octets are then those behind its link header. */
-INLINE u32 parse(struct xdp_md *context, const struct settings *set, struct packet *packet) {
-    const u8 *at = (const u8 *)(long)context->data, *end = (const u8 *)(long)context->data_end;
-    u32 frame = bpf_xdp_get_buff_len(context), link = ETHERNET_BYTES;
+INLINE u32 parse(const struct look *look, const struct settings *set, struct packet *packet) {
+    const u8 *at = look->at, *end = look->end;
+    u32 frame = look->frame_bytes, link = ETHERNET_BYTES;
     packet->octets = frame > link ? frame - link : 0;
     if (at + ETHERNET_BYTES > end)
         return TRUNCATED;
     u16 type = be16(at + 12);
     at += ETHERNET_BYTES;
+    if (look->has_hidden_tag && set->vlan_in_key)
+        packet->key.vlan = look->hidden_tag & 0x0fff;
 #pragma unroll
     for (int tag = 0; tag < TAGS_MAX; tag++) {
-        if (!is_vlan(type))
+        if (!is_vlan(type) || tag + look->has_hidden_tag >= TAGS_MAX)
             break;
         if (at + TAG_BYTES > end)
             return TRUNCATED;
-        if (tag == 0 && set->vlan_in_key)
+        if (tag == 0 && !look->has_hidden_tag && set->vlan_in_key)
             packet->key.vlan = be16(at) & 0x0fff;
         type = be16(at + 2);
         at += TAG_BYTES;
@@ -187,6 +172,8 @@ INLINE int is_open(const struct entry *entry) { return entry->state != GONE && e
 
 /* Why a frame is none of the entry's record; OPEN if it is. A frame that another CPU overtook is not late. */
 INLINE u8 closing(const struct entry *entry, const struct settings *set, u64 now, u8 tcp_flags) {
+    if (is_contended(entry))
+        return CONTENDED;
     if ((s64)(now - entry->heard_ns) >= (s64)set->idle_ns)
         return IDLE;
     if (now >= entry->active_due_ns)
@@ -262,17 +249,10 @@ INLINE void fill_metadata(struct metadata *said, const struct packet *packet, u6
     said->unused[0] = said->unused[1] = 0;
 }
 
-/* Cuts a frame behind its headers, or where it is set. What cannot be cut goes up whole. */
-INLINE void trim(struct xdp_md *context, const struct settings *set, const struct packet *packet) {
-    int frame = bpf_xdp_get_buff_len(context);
-    int keep = set->trim_bytes > packet->headers ? set->trim_bytes : packet->headers;
-    if (keep < frame)
-        bpf_xdp_adjust_tail(context, keep - frame);
-}
-
 /* Which term a frame of a flow is of. Room for what may have to be told is taken before the lock, which no call may be made under. */
 INLINE u32 of_flow(const struct settings *set, struct counters *counted, const struct packet *packet) {
-    struct entry *entry = bpf_map_lookup_elem(&flows, &packet->key);
+    u32 slot = 0;
+    struct entry *entry = find(&packet->key, &slot);
     if (!entry)
         return set->held >= set->capacity ? TABLE_FULL : NEW_FLOW;
     u64 now = time_ns(set);
@@ -284,28 +264,32 @@ INLINE u32 of_flow(const struct settings *set, struct counters *counted, const s
     if (asks && !entry->published)
         export = bpf_ringbuf_reserve(&exports, sizeof *export, 0);
 
-    u32 term = NEW_FLOW;
+    u32 term = CLOSED;
     u8 publish = OPEN;
     int deferred = 0;
-    bpf_spin_lock(&entry->lock);
-    if (entry->state != GONE && same(&entry->key, &packet->key)) {
-        if (entry->reason == OPEN)
-            entry->reason = closing(entry, set, now, packet->tcp_flags);
-        term = entry->reason == OPEN ? by_state(entry, packet, now, said != NULL) : CLOSED;
-        publish = publishable(entry);
-        if (publish && !export) {
-            deferred = 1;
-            publish = OPEN;
+    if (lock(entry)) {
+        term = NEW_FLOW;
+        if (entry->state != GONE && same(&entry->key, &packet->key)) {
+            if (entry->reason == OPEN)
+                entry->reason = closing(entry, set, now, packet->tcp_flags);
+            term = entry->reason == OPEN ? by_state(entry, packet, now, said != NULL) : CLOSED;
+            publish = publishable(entry);
+            if (publish && !export) {
+                deferred = 1;
+                publish = OPEN;
+            }
+            if (publish) {
+                fill_export(export, entry, now, publish);
+                if (publish == LIMIT)
+                    entry->export_at = entry->frames[0] + entry->frames[1] + set->limit;
+                else
+                    entry->published = 1;
+            }
         }
-        if (publish) {
-            fill_export(export, entry, now, publish);
-            if (publish == LIMIT)
-                entry->export_at = entry->frames[0] + entry->frames[1] + set->limit;
-            else
-                entry->published = 1;
-        }
+        unlock(entry);
+    } else {
+        contend(entry);
     }
-    bpf_spin_unlock(&entry->lock);
 
     if (export) {
         if (publish)
@@ -325,6 +309,35 @@ INLINE u32 of_flow(const struct settings *set, struct counters *counted, const s
     return term;
 }
 
+/* What becomes of a frame. */
+INLINE u32 judge(const struct look *look, struct counters *counted, const struct settings *set, struct packet *packet) {
+    u32 term = parse(look, set, packet);
+    add(counted, SEEN, packet->octets);
+    if (term == 0)
+        term = of_flow(set, counted, packet);
+    add(counted, term, packet->octets);
+    return term;
+}
+
+#ifdef FILTER
+/* Its value is how many bytes of the frame go to the socket. */
+SECTION("socket/connections") int connections(struct __sk_buff *context) {
+    u32 first = 0;
+    struct counters *counted = bpf_map_lookup_elem(&counters, &first);
+    struct settings *set = bpf_map_lookup_elem(&settings, &first);
+    if (!counted || !set)
+        return ALL_BYTES;
+    struct packet packet = {};
+    struct look look = {};
+    u8 bytes[LOOK_BYTES] = {};
+    look_at(context, bytes, &look);
+    u32 term = judge(&look, counted, set, &packet);
+    if (term == COUNTED || term == METADATA)
+        return 0;
+    u32 most = term == TRIMMED ? kept_bytes(&look, set, &packet) : ALL_BYTES;
+    return most < set->snap_bytes ? most : set->snap_bytes;
+}
+#else
 SECTION("xdp/connections") int connections(struct xdp_md *context) {
     u32 first = 0;
     struct counters *counted = bpf_map_lookup_elem(&counters, &first);
@@ -332,28 +345,32 @@ SECTION("xdp/connections") int connections(struct xdp_md *context) {
     if (!counted || !set)
         return XDP_PASS;
     struct packet packet = {};
-    u32 term = parse(context, set, &packet);
-    add(counted, SEEN, packet.octets);
-    if (term == 0)
-        term = of_flow(set, counted, &packet);
-    add(counted, term, packet.octets);
+    struct look look = {};
+    look_at(context, &look);
+    u32 term = judge(&look, counted, set, &packet);
     if (term == COUNTED || term == METADATA)
         return XDP_DROP;
     if (term == TRIMMED)
-        trim(context, set, &packet);
+        trim(context, &look, kept_bytes(&look, set, &packet));
     return XDP_PASS;
 }
+#endif
 
 INLINE u64 export_at(const struct settings *set) { return set->limit ? set->limit : ~0ull; }
 
 /* Puts an entry into the map that is of no flow yet. */
-INLINE u32 make(struct settings *set, const struct key *key) {
-    struct entry entry = {};
-    long error = bpf_map_update_elem(&flows, key, &entry, BPF_NOEXIST);
+INLINE u32 make(struct settings *set, const struct key *key, u32 slot) {
+    long error = put(key, slot);
     if (error)
         return error == -17 ? EXISTS : FULL;
     __sync_fetch_and_add(&set->held, 1);
     return DONE;
+}
+
+/* Takes an entry out of the map that is of no flow any more. */
+INLINE void unmake(struct settings *set, const struct key *key) {
+    bpf_map_delete_elem(&flows, key);
+    __sync_fetch_and_add(&set->held, -1);
 }
 
 INLINE void read(struct entry *to, const struct entry *from) {
@@ -385,6 +402,7 @@ INLINE void open(struct entry *entry, const struct settings *set, const struct c
     entry->tcp_flags[0] = entry->tcp_flags[1] = 0;
     entry->reason = OPEN;
     entry->published = 0;
+    entry->contended = 0;
     entry->state = command->state;
 }
 
@@ -420,13 +438,22 @@ SECTION("xdp/control") int control(struct xdp_md *context) {
     u32 operation = command->operation, outcome = DONE;
     command->now_ns = time_ns(set);
     if (operation == INSERT)
-        outcome = make(set, &key);
-    struct entry *entry = outcome == DONE ? bpf_map_lookup_elem(&flows, &key) : NULL;
+        outcome = make(set, &key, command->slot);
+    u32 slot = 0;
+    struct entry *entry = outcome == DONE ? find(&key, &slot) : NULL;
     if (!entry) {
         command->outcome = outcome == DONE ? ABSENT : outcome;
         return XDP_PASS;
     }
-    bpf_spin_lock(&entry->lock);
+    command->slot = slot;
+    if (!lock(entry)) {
+        if (operation == INSERT)
+            unmake(set, &key);
+        command->outcome = BUSY;
+        return XDP_PASS;
+    }
+    if (is_open(entry) && is_contended(entry))
+        entry->reason = CONTENDED;
     if (operation == INSERT) {
         open(entry, set, command, &key);
     } else if (operation == SET) {
@@ -436,12 +463,11 @@ SECTION("xdp/control") int control(struct xdp_md *context) {
         if (operation == REMOVE)
             entry->state = GONE;
     }
-    bpf_spin_unlock(&entry->lock);
+    unlock(entry);
     if (operation == REMOVE) {
         counted->removed.frames += command->entry.frames[0] + command->entry.frames[1];
         counted->removed.octets += command->entry.octets[0] + command->entry.octets[1];
-        bpf_map_delete_elem(&flows, &key);
-        __sync_fetch_and_add(&set->held, -1);
+        unmake(set, &key);
     }
     command->outcome = outcome;
     return XDP_PASS;

@@ -58,7 +58,7 @@ enum state {
     STAT = 4,   /* Frames are counted here and dropped. */
 };
 
-enum reason { OPEN = 0, TCP_EOF = 1, ACTIVE = 2, IDLE = 3, LIMIT = 4 };
+enum reason { OPEN = 0, TCP_EOF = 1, ACTIVE = 2, IDLE = 3, LIMIT = 4, CONTENDED = 5 };
 
 struct entry {
     struct key key;
@@ -75,7 +75,7 @@ struct entry {
     u8 published;
     u8 unused[3];
     struct bpf_spin_lock lock;
-    u32 unused_too;
+    u32 contended; /* a frame went by that did not get the lock: it is closed */
 };
 
 struct settings {
@@ -89,6 +89,8 @@ struct settings {
     u8 vlan_in_key;
     u8 tunnels; /* those in UDP go up */
     u8 unused[2];
+    u32 snap_bytes; /* of a frame at most so many go to a packet socket */
+    u32 unused_too;
 };
 
 /* Asks user space to take a flow, or tells it what it has. */
@@ -116,7 +118,7 @@ struct metadata {
 };
 
 enum operation { INSERT = 1, SET = 2, REMOVE = 3, READ = 4, CLOCK = 5 };
-enum outcome { DONE = 1, EXISTS = 2, FULL = 3, ABSENT = 4, IS_CLOSED = 5 };
+enum outcome { DONE = 1, EXISTS = 2, FULL = 3, ABSENT = 4, IS_CLOSED = 5, BUSY = 6 };
 
 /* What `control` is handed in place of a frame, and gives back. */
 struct command {
@@ -126,7 +128,7 @@ struct command {
     u64 heard_ns;
     u64 active_due_ns;
     u32 state;
-    u32 unused;
+    u32 slot; /* of the entry, where the map of flows has its number alone */
     struct key key;
     struct entry entry;
 };
@@ -135,7 +137,7 @@ _Static_assert(sizeof(struct key) == 40, "as in abi.rs");
 _Static_assert(sizeof(struct counters) == 296, "as in abi.rs");
 _Static_assert(sizeof(struct entry) == 128 && __builtin_offsetof(struct entry, lock) == 120, "as in abi.rs");
 _Static_assert(__builtin_offsetof(struct entry, tcp_flags) == 112, "as in abi.rs");
-_Static_assert(sizeof(struct settings) == 56, "as in abi.rs");
+_Static_assert(sizeof(struct settings) == 64, "as in abi.rs");
 _Static_assert(sizeof(struct export) == 104, "as in abi.rs");
 _Static_assert(sizeof(struct metadata) == 56, "as in abi.rs");
 _Static_assert(sizeof(struct command) == 208 && __builtin_offsetof(struct command, entry) == 80, "as in abi.rs");

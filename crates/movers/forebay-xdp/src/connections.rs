@@ -43,6 +43,8 @@ pub enum Reason {
     Idle = 3,
     /// It has counted as many frames as [`Config::export_limit_frames`] since the last export; it goes on.
     Limit = 4,
+    /// Other CPUs had the entry for so long that a frame went by: the entry is closed, and the flow goes on. In a socket filter alone, which may not wait.
+    Contended = 5,
 }
 
 impl Reason {
@@ -52,6 +54,7 @@ impl Reason {
             2 => Self::Active,
             3 => Self::Idle,
             4 => Self::Limit,
+            5 => Self::Contended,
             _ => return None,
         })
     }

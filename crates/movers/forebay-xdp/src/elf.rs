@@ -183,6 +183,7 @@ mod tests {
     use proptest::prelude::*;
 
     const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/connections.bpf.o"));
+    const FILTER_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/filter.bpf.o"));
 
     fn is_built() -> bool {
         if OBJECT.is_empty() {
@@ -192,12 +193,12 @@ mod tests {
     }
 
     #[test]
-    fn both_programs_load_their_maps() {
+    fn programs_load_their_maps() {
         if !is_built() {
             return;
         }
-        let object = Object::parse(OBJECT).unwrap();
-        let maps = |program: &str| {
+        let maps = |object: &'static [u8], program: &str| {
+            let object = Object::parse(object).unwrap();
             let (code, loads) = object.program(program).unwrap();
             assert!(code.len() > 100 * INSTRUCTION_BYTES);
             let mut maps: Vec<_> = loads.iter().map(|load| load.map).collect();
@@ -206,8 +207,16 @@ mod tests {
             maps
         };
         let all = ["counters", "exports", "flows", "metadata", "settings"];
-        assert_eq!(maps("xdp/connections"), all);
-        assert_eq!(maps("xdp/control"), ["counters", "flows", "settings"]);
+        assert_eq!(maps(OBJECT, "xdp/connections"), all);
+        let all = ["counters", "flows", "settings"];
+        assert_eq!(maps(OBJECT, "xdp/control"), all);
+        let all = [
+            "counters", "entries", "exports", "flows", "metadata", "settings",
+        ];
+        assert_eq!(maps(FILTER_OBJECT, "socket/connections"), all);
+        let all = ["counters", "entries", "flows", "settings"];
+        assert_eq!(maps(FILTER_OBJECT, "xdp/control"), all);
+        let object = Object::parse(OBJECT).unwrap();
         assert!(object.program("xdp/other").is_err());
     }
 

@@ -21,6 +21,17 @@ struct xdp_md {
     u32 egress_ifindex;
 };
 
+/* What a program at a socket sees of a frame; the verifier makes of these what the kernel has. */
+struct __sk_buff {
+    u32 len;
+    u32 pkt_type;
+    u32 mark;
+    u32 queue_mapping;
+    u32 protocol;
+    u32 vlan_present;
+    u32 vlan_tci;
+};
+
 enum xdp_action { XDP_DROP = 1, XDP_PASS = 2, XDP_REDIRECT = 4 };
 
 /* The kernel knows it by this name, by the types that the loader gives with the map. */
@@ -41,6 +52,7 @@ static long (*const bpf_map_update_elem)(const void *map, const void *key, const
 static long (*const bpf_map_delete_elem)(const void *map, const void *key) = (void *)3;
 static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
 static long (*const bpf_redirect)(u32 interface, u64 flags) = (void *)23;
+static long (*const bpf_skb_load_bytes)(const struct __sk_buff *context, u32 offset, void *to, u32 bytes) = (void *)26;
 static long (*const bpf_redirect_map)(const void *map, u64 key, u64 otherwise) = (void *)51;
 static long (*const bpf_xdp_adjust_tail)(struct xdp_md *context, int delta) = (void *)65;
 static long (*const bpf_spin_lock)(struct bpf_spin_lock *lock) = (void *)93;

@@ -1,7 +1,10 @@
 //! The program and its maps in the kernel, without an interface: it runs on frames that are given to it.
 
+use std::os::fd::{AsFd, BorrowedFd};
+
 use crate::abi::{
-    Key, RawCommand, RawCounters, RawEntry, RawExport, RawMetadata, RawSettings, TERMS, control,
+    Key, Plain, RawCommand, RawCounters, RawEntry, RawExport, RawMetadata, RawSettings, TERMS,
+    control,
 };
 use crate::connections::{
     Changed, Config, Connections, Counts, Entry, Export, Inserted, Metadata, Reason, Seed, State,
@@ -10,15 +13,18 @@ use crate::connections::{
 use crate::elf::{Object, load_map};
 use crate::error::XdpError;
 use crate::sys::ring::Ring;
-use crate::sys::{Map, MapKind, MapSpec, Program, bytes_of, load_types, of_bytes, possible_cpus};
-use crate::{abi::Plain, btf};
+use crate::sys::{Kind, Map, MapKind, Program, bytes_of, of_bytes, possible_cpus};
+use crate::table::{Table, spec};
 use rustix::thread::{CapabilitySet, capabilities};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/connections.bpf.o"));
+const FILTER_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/filter.bpf.o"));
 pub(crate) const WHY_NOT: &str = include_str!(concat!(env!("OUT_DIR"), "/why_not.txt"));
 
 /// `XDP_PASS`.
 const PASS: u32 = 2;
+/// When the kernel runs a socket filter on a frame, it takes an Ethernet header off first. Behind one of zeros the program sees the frame as at a socket.
+const TAKEN_OFF: [u8; 14] = [0; 14];
 
 /// What becomes of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,24 +44,9 @@ pub struct Programs {
     settings: Map,
     exports: Ring,
     metadata: Ring,
-    flows: Map,
+    table: Table,
     /// They live as long as a program has them; these are here for their descriptors.
     _maps: [Map; 2],
-}
-
-pub(crate) const fn spec(
-    name: &'static str,
-    kind: MapKind,
-    sizes: [usize; 2],
-    entries: u32,
-) -> MapSpec {
-    MapSpec {
-        name,
-        kind,
-        key_bytes: sizes[0] as u32,
-        value_bytes: sizes[1] as u32,
-        entries,
-    }
 }
 
 /// The program as it is handed frames, without an interface.
@@ -73,13 +64,23 @@ impl Runner {
 }
 
 fn run(program: &Program, frame: &[u8], repeat: u32) -> Result<(Verdict, usize, u32), XdpError> {
-    let mut changed = vec![0; frame.len()];
-    let ran = program.run(frame, &mut changed, repeat);
-    let (verdict, bytes, duration_ns) = ran.map_err(|source| XdpError::System {
+    let failed = |source| XdpError::System {
         call: "bpf(BPF_PROG_TEST_RUN)",
         target: "connections".to_owned(),
         source,
-    })?;
+    };
+    if program.kind() == Kind::Filter {
+        let with = [&TAKEN_OFF, frame].concat();
+        let ran = program.run(&with, &mut [], repeat);
+        let (most, _, duration_ns) = ran.map_err(failed)?;
+        return Ok(match most {
+            0 => (Verdict::Drop, frame.len(), duration_ns),
+            most => (Verdict::Pass, frame.len().min(most as usize), duration_ns),
+        });
+    }
+    let mut changed = vec![0; frame.len()];
+    let ran = program.run(frame, &mut changed, repeat);
+    let (verdict, bytes, duration_ns) = ran.map_err(failed)?;
     let verdict = if verdict == PASS {
         Verdict::Pass
     } else {
@@ -94,18 +95,32 @@ impl Programs {
     /// # Errors
     /// There is no program in this binary, a setting is outside its range, this process lacks `CAP_BPF`, `CAP_NET_ADMIN` or `CAP_PERFMON`, or the kernel refuses one of them, as before Linux 5.18.
     pub fn load(config: &Config) -> Result<Self, XdpError> {
+        Self::load_kind(Kind::Xdp, config, u32::MAX)
+    }
+
+    /// The same for packet sockets ([`AsFd`] gives the descriptor for `SO_ATTACH_BPF`): a frame that is counted does not come to the socket, and to everybody else it
+    /// does. Of each other frame the first `snap_bytes` come, at least 1.
+    ///
+    /// All sockets that it is attached to have one table. It reads frames with an Ethernet header in front, as such sockets (`SOCK_RAW`) have them of Ethernet and loopback.
+    ///
+    /// # Errors
+    /// As [`Self::load`]: the hand that user space has in the table is a program that needs the same rights.
+    pub fn load_filter(config: &Config, snap_bytes: u32) -> Result<Self, XdpError> {
+        Self::load_kind(Kind::Filter, config, snap_bytes)
+    }
+
+    fn load_kind(kind: Kind, config: &Config, snap_bytes: u32) -> Result<Self, XdpError> {
         config.validate()?;
-        if OBJECT.is_empty() {
+        let (object, section) = match kind {
+            Kind::Filter => (FILTER_OBJECT, "socket/connections"),
+            Kind::Xdp => (OBJECT, "xdp/connections"),
+        };
+        if object.is_empty() {
             return Err(XdpError::NotBuilt { why: WHY_NOT });
         }
         may_use(&[(CapabilitySet::PERFMON, "CAP_PERFMON")])?;
-        let object = Object::parse(OBJECT)?;
-        let (key, value) = (size_of::<Key>(), size_of::<RawEntry>());
-        let lock_at = std::mem::offset_of!(RawEntry, lock);
-        let types = load_types(&btf::of_map(key as u32, value as u32, lock_at as u32))?;
-        let types = (&types, btf::KEY_TYPE, btf::VALUE_TYPE);
-        let flows = spec("flows", MapKind::Hash, [key, value], config.flows);
-        let flows = Map::new(flows, Some(types))?;
+        let object = Object::parse(object)?;
+        let table = Table::new(kind, config.flows)?;
         let counters = [4, size_of::<RawCounters>()];
         let counters = Map::new(spec("counters", MapKind::PerCpuArray, counters, 1), None)?;
         let settings = [4, size_of::<RawSettings>()];
@@ -121,27 +136,30 @@ impl Programs {
             trim_bytes: config.trim_bytes,
             vlan_in_key: config.vlan_in_key.into(),
             tunnels: config.look_into_tunnels.into(),
+            snap_bytes: snap_bytes.max(1),
             ..RawSettings::ZERO
         })?;
-        let maps = [&flows, &counters, &settings, &exports, &metadata];
-        let names = ["flows", "counters", "settings", "exports", "metadata"];
-        let load = |section, name| {
+        let others = [&counters, &settings, &exports, &metadata];
+        let map = |name: &str| {
+            let other = others.iter().find(|map| map.name() == name).copied();
+            let map = other.or_else(|| table.map(name));
+            map.ok_or(XdpError::Object("has a map that is not known"))
+        };
+        let load = |kind, section, name| {
             let (mut code, loads) = object.program(section)?;
             for load in loads {
-                let which = names.iter().position(|name| *name == load.map);
-                let which = which.ok_or(XdpError::Object("has a map that is not known"))?;
-                load_map(&mut code, load.at, maps[which].number());
+                load_map(&mut code, load.at, map(load.map)?.number());
             }
-            Program::load(name, &code)
+            Program::load(kind, name, &code)
         };
         Ok(Self {
-            connections: load("xdp/connections", "connections")?,
-            control: load("xdp/control", "control")?,
+            connections: load(kind, section, "connections")?,
+            control: load(Kind::Xdp, "xdp/control", "control")?,
             exports: Ring::new(&exports)?,
             metadata: Ring::new(&metadata)?,
             counters,
             settings,
-            flows,
+            table,
             _maps: [exports, metadata],
         })
     }
@@ -186,26 +204,35 @@ impl Programs {
         Ok(())
     }
 
+    /// Has `control` do it, again where a program had the entry for the whole time.
     fn command(&self, operation: u32, key: &Key, with: RawCommand) -> Result<RawCommand, XdpError> {
         let command = RawCommand {
             operation,
             key: *key,
             ..with
         };
-        let mut answer = RawCommand::ZERO;
         let failed = |source| XdpError::System {
             call: "bpf(BPF_PROG_TEST_RUN)",
             target: "control".to_owned(),
             source,
         };
         let mut bytes = [0; size_of::<RawCommand>()];
-        self.control
-            .run(bytes_of(&command), &mut bytes, 1)
-            .map_err(failed)?;
-        if let Some(changed) = of_bytes(&bytes) {
-            answer = changed;
+        loop {
+            let ran = self.control.run(bytes_of(&command), &mut bytes, 1);
+            ran.map_err(failed)?;
+            let answer = of_bytes(&bytes).unwrap_or(RawCommand::ZERO);
+            if answer.outcome != control::BUSY {
+                return Ok(answer);
+            }
+            std::thread::yield_now();
         }
-        Ok(answer)
+    }
+}
+
+/// The program that sees frames.
+impl AsFd for Programs {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.connections.as_fd()
     }
 }
 
@@ -277,7 +304,16 @@ fn export(raw: &RawExport) -> Option<Export> {
 
 impl Connections for Programs {
     fn insert(&mut self, key: &Key, state: State, seed: &Seed) -> Result<Inserted, XdpError> {
-        let answer = self.command(control::INSERT, key, with(state, seed))?;
+        let slot = self.table.take_slot();
+        let command = RawCommand {
+            slot,
+            ..with(state, seed)
+        };
+        let answer = self.command(control::INSERT, key, command);
+        if !matches!(&answer, Ok(answer) if answer.outcome == control::DONE) {
+            self.table.give_slot(slot);
+        }
+        let answer = answer?;
         match answer.outcome {
             control::DONE => Ok(Inserted::At(answer.now_ns)),
             control::EXISTS => Ok(Inserted::Exists),
@@ -299,7 +335,10 @@ impl Connections for Programs {
     fn remove(&mut self, key: &Key) -> Result<Option<Entry>, XdpError> {
         let answer = self.command(control::REMOVE, key, RawCommand::ZERO)?;
         match answer.outcome {
-            control::DONE => Ok(entry(&answer.entry)),
+            control::DONE => {
+                self.table.give_slot(answer.slot);
+                Ok(entry(&answer.entry))
+            }
             control::ABSENT => Ok(None),
             _ => Err(XdpError::Object("gave no outcome of a removal")),
         }
@@ -337,7 +376,7 @@ impl Connections for Programs {
     fn held(&self) -> Result<Tally, XdpError> {
         let mut held = Tally::default();
         let mut key = None;
-        while let Some(next) = self.flows.key_behind(key.as_ref())? {
+        while let Some(next) = self.table.flows.key_behind(key.as_ref())? {
             if let Some(entry) = self.read(&next)? {
                 held += Tally::of(&entry);
             }
@@ -367,3 +406,6 @@ impl Connections for Programs {
         Ok(counts)
     }
 }
+
+#[cfg(test)]
+mod tests;

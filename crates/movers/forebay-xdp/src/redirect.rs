@@ -5,9 +5,10 @@ use crate::connections::Tally;
 use crate::elf::{Object, load_map};
 use crate::error::XdpError;
 use crate::offload::attach;
-use crate::programs::{WHY_NOT, may_use, spec};
+use crate::programs::{WHY_NOT, may_use};
 use crate::socket::Port;
-use crate::sys::{Link, Map, MapKind, Mode, Program, interface_number, possible_cpus};
+use crate::sys::{Kind, Link, Map, MapKind, Mode, Program, interface_number, possible_cpus};
+use crate::table::spec;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/redirect.bpf.o"));
 
@@ -62,7 +63,7 @@ impl Redirect {
             };
             load_map(&mut code, load.at, map.number());
         }
-        let program = Program::load("redirect", &code)?;
+        let program = Program::load(Kind::Xdp, "redirect", &code)?;
         let (link, mode) = attach(&program, interface, number)?;
         Ok(Self {
             _program: program,

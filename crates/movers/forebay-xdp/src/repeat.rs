@@ -3,8 +3,9 @@
 use crate::abi::{Plain as _, RawSchedule};
 use crate::elf::{INSTRUCTION_BYTES, Object, load_map};
 use crate::error::XdpError;
-use crate::programs::{Verdict, WHY_NOT, may_use, spec};
-use crate::sys::{Link, Map, MapKind, Mode, Program, interface_number};
+use crate::programs::{Verdict, WHY_NOT, may_use};
+use crate::sys::{Kind, Link, Map, MapKind, Mode, Program, interface_number};
+use crate::table::spec;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/repeat.bpf.o"));
 
@@ -65,7 +66,7 @@ impl Repeater {
             load_map(&mut code, load.at, schedule.number());
         }
         Ok(Self {
-            program: Program::load("repeat", &code)?,
+            program: Program::load(Kind::Xdp, "repeat", &code)?,
             schedule,
             number,
             interface: interface.to_owned(),
@@ -128,7 +129,7 @@ impl OneVerdict {
             Verdict::Pass => PASS,
         };
         let code = [answer_is(answer), exit()];
-        let program = Program::load("one_verdict", code.as_flattened())?;
+        let program = Program::load(Kind::Xdp, "one_verdict", code.as_flattened())?;
         let link = program.attach(number, Mode::Native);
         let link = link.map_err(|source| XdpError::System {
             call: "bpf(BPF_LINK_CREATE)",

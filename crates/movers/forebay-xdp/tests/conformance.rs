@@ -1,4 +1,4 @@
-//! What a table of connections promises, held by the one in the kernel (on frames that it is handed) and by the one in software.
+//! What a table of connections promises, held by the one in software, and by both in the kernel (on frames that they are handed): for interfaces and for packet sockets.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,10 +10,10 @@
 mod frames;
 
 use forebay_xdp::{
-    Changed, Config, Connections, Counts, Export, Inserted, Metadata, Reason, Seed, Software,
-    State, Tally, Term, Verdict,
+    Changed, Config, Connections, Counts, Export, Inserted, Metadata, Programs, Reason, Seed,
+    Software, State, Tally, Term, Verdict,
 };
-use frames::{ACK, FIN, Made, RST, SYN, Table, UDP, in_kernel};
+use frames::{ACK, FIN, Made, RST, SYN, Table, UDP, filter_in_kernel, in_kernel};
 
 const SECOND_NS: u64 = 1_000_000_000;
 const T: u64 = 1_000 * SECOND_NS;
@@ -22,11 +22,13 @@ const SEED: Seed = Seed {
     active_due_ns: T + 300 * SECOND_NS,
 };
 
-/// Runs a test on both tables.
-fn on_both(config: Config, test: impl Fn(&mut dyn Table)) {
+/// Runs a test on all tables.
+fn on_all(config: Config, test: impl Fn(&mut dyn Table)) {
     test(&mut Software::new(&config).unwrap());
-    if let Some(mut programs) = in_kernel(&config) {
-        test(&mut programs);
+    for kind in [in_kernel, filter_in_kernel] {
+        if let Some(mut programs) = kind(&config) {
+            test(&mut programs);
+        }
     }
 }
 
@@ -55,7 +57,7 @@ fn term(table: &mut dyn Table, term: Term) -> Tally {
 
 #[test]
 fn frames_of_no_flow_go_up() {
-    on_both(Config::default(), |table| {
+    on_all(Config::default(), |table| {
         let frame = Made::new().frame();
         assert_eq!(table.frame(&frame, T), (Verdict::Pass, frame.len()));
         let one = Tally {
@@ -70,7 +72,7 @@ fn frames_of_no_flow_go_up() {
 
 #[test]
 fn frames_of_a_flow_are_counted_both_ways_and_taken_out_once() {
-    on_both(Config::default(), |table| {
+    on_all(Config::default(), |table| {
         let (there, back) = (Made::new(), Made::new().turned().flags(ACK | 8));
         let key = there.key();
         assert_eq!(back.key(), key);
@@ -113,7 +115,7 @@ fn a_full_table_refuses_and_counts_what_goes_up() {
         flows: 2,
         ..Config::default()
     };
-    on_both(config, |table| {
+    on_all(config, |table| {
         let made = |port| Made {
             ports: [port, 443],
             ..Made::new()
@@ -137,7 +139,7 @@ fn a_full_table_refuses_and_counts_what_goes_up() {
 
 /// What may begin another record goes up and closes the entry, which keeps what it has.
 fn closes(frame: &Made, at_ns: u64, reason: Reason) {
-    on_both(Config::default(), |table| {
+    on_all(Config::default(), |table| {
         let key = frame.key();
         table.insert(&key, State::Stat, &SEED).unwrap();
         let plain = Made {
@@ -169,7 +171,7 @@ fn the_end_of_tcp_closes() {
 fn the_active_time_out_closes() {
     // 9 s before it, the flow would have been idle.
     let seed_to_due = 300 * SECOND_NS;
-    on_both(Config::default(), |table| {
+    on_all(Config::default(), |table| {
         let made = Made::new();
         table.insert(&made.key(), State::Stat, &SEED).unwrap();
         for second in (29..300).step_by(29) {
@@ -188,7 +190,7 @@ fn the_active_time_out_closes() {
 #[test]
 fn the_idle_time_out_closes_and_a_moment_before_does_not() {
     closes(&Made::new(), T + 1 + 30 * SECOND_NS, Reason::Idle);
-    on_both(Config::default(), |table| {
+    on_all(Config::default(), |table| {
         let made = Made::new();
         table.insert(&made.key(), State::Stat, &SEED).unwrap();
         let almost = table.frame(&made.frame(), T + 30 * SECOND_NS - 1);
@@ -203,7 +205,7 @@ fn the_idle_time_out_closes_and_a_moment_before_does_not() {
 
 #[test]
 fn a_flow_is_watched_before_it_is_counted() {
-    on_both(Config::default(), |table| {
+    on_all(Config::default(), |table| {
         let made = Made::new();
         table.insert(&made.key(), State::Data, &SEED).unwrap();
         assert_eq!(table.frame(&made.frame(), T + 1).0, Verdict::Pass);
@@ -224,7 +226,7 @@ fn a_flow_is_watched_before_it_is_counted() {
 
 #[test]
 fn the_watch_hears_frames_that_go_up() {
-    on_both(Config::default(), |table| {
+    on_all(Config::default(), |table| {
         let made = Made::new();
         table.insert(&made.key(), State::Data, &SEED).unwrap();
         table.frame(&made.frame(), T + 20 * SECOND_NS);
@@ -246,7 +248,7 @@ fn the_watch_hears_frames_that_go_up() {
 
 #[test]
 fn of_frames_without_data_what_they_say_goes_up() {
-    on_both(Config::default(), |table| {
+    on_all(Config::default(), |table| {
         let made = Made::new().turned().flags(ACK | 8);
         table.insert(&made.key(), State::NoData, &SEED).unwrap();
         assert_eq!(table.frame(&made.frame(), T + 7).0, Verdict::Drop);
@@ -277,7 +279,7 @@ fn without_room_to_tell_of_a_frame_it_goes_up() {
         ring_bytes: [4096, 4096],
         ..Config::default()
     };
-    on_both(config, |table| {
+    on_all(config, |table| {
         let made = Made::new();
         table.insert(&made.key(), State::NoData, &SEED).unwrap();
         for frame in 0..63 {
@@ -296,7 +298,7 @@ fn an_export_without_room_is_made_with_a_later_frame() {
         ring_bytes: [4096, 4096],
         ..Config::default()
     };
-    on_both(config, |table| {
+    on_all(config, |table| {
         let made = |port| Made {
             ports: [port, 443],
             ..Made::new()
@@ -323,7 +325,7 @@ fn an_entry_tells_how_far_it_is() {
         export_limit_frames: 3,
         ..Config::default()
     };
-    on_both(config, |table| {
+    on_all(config, |table| {
         let made = Made::new();
         table.insert(&made.key(), State::Stat, &SEED).unwrap();
         for frame in 1..=7 {
@@ -345,7 +347,7 @@ fn a_frame_is_cut_behind_its_headers() {
             trim_bytes,
             ..Config::default()
         };
-        on_both(config, |table| {
+        on_all(config, |table| {
             let made = Made {
                 payload_bytes: 100,
                 tags: vec![5],
@@ -367,7 +369,7 @@ fn both_versions_of_ip_and_both_protocols_are_counted_behind_tags() {
         vlan_in_key: true,
         ..Config::default()
     };
-    on_both(config, |table| {
+    on_all(config, |table| {
         for protocol in [frames::TCP, UDP] {
             for tags in [vec![], vec![5], vec![0x6007, 9], vec![1, 2, 3, 4]] {
                 let four = Made {
@@ -403,7 +405,7 @@ fn what_it_does_not_count_goes_up_by_reason() {
         look_into_tunnels: true,
         ..Config::default()
     };
-    on_both(config, |table| {
+    on_all(config, |table| {
         let made = Made::new();
         table.insert(&made.key(), State::Stat, &SEED).unwrap();
         let with = |at: usize, byte: u8| {
@@ -483,9 +485,14 @@ fn what_it_does_not_count_goes_up_by_reason() {
 /// The wall clock of a host may be set while flows are counted.
 #[test]
 fn the_kernels_clock_may_be_set_anew() {
-    let Some(mut kernel) = in_kernel(&Config::default()) else {
-        return;
-    };
+    for kind in [in_kernel, filter_in_kernel] {
+        if let Some(kernel) = kind(&Config::default()) {
+            sets_its_clock(kernel);
+        }
+    }
+}
+
+fn sets_its_clock(mut kernel: Programs) {
     const YEAR_NS: u64 = 365 * 86_400 * 1_000_000_000;
     for offset_ns in [20 * YEAR_NS, 10 * YEAR_NS] {
         kernel.set_clock_offset(offset_ns).unwrap();

@@ -1,4 +1,4 @@
-//! Random frames: the table in the kernel against the one in software, both against the decoder of flows, and records of a flow table that lends its flows to either
+//! Random frames: the tables in the kernel against the one in software, both against the decoder of flows, and records of a flow table that lends its flows to one of them
 //! against those of one that sees all packets itself.
 
 #![allow(
@@ -19,7 +19,7 @@ use forebay_flow::{DecodeConfig, Decoder, FlowKey, FlowRecord, Frame, LinkType, 
 use forebay_xdp::{
     Changed, Config, Connections, Inserted, Key, Programs, Seed, Software, State, Term, Verdict,
 };
-use frames::{ACK, FIN, Made, RST, SYN, TCP, Table, UDP, in_kernel};
+use frames::{ACK, FIN, Made, RST, SYN, TCP, Table, UDP, filter_in_kernel, in_kernel};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Runs, TestRunner};
 
@@ -137,9 +137,9 @@ fn answer(table: &mut dyn Table, step: &Step, now_ns: u64) -> String {
     format!("{hand} {frame:?} {exports:?} {told:?} {counts:?}")
 }
 
-#[test]
-fn the_kernel_does_what_the_software_does() {
-    if in_kernel(&config()).is_none() {
+/// Of both kinds of programs.
+fn does_what_the_software_does(kind: fn(&Config) -> Option<Programs>) {
+    if kind(&config()).is_none() {
         return;
     }
     let mut runner = TestRunner::new(Runs {
@@ -149,7 +149,7 @@ fn the_kernel_does_what_the_software_does() {
     });
     let run = |steps: Vec<Step>| {
         let mut software = Software::new(&config()).unwrap();
-        let mut kernel = Programs::load(&config()).unwrap();
+        let mut kernel = kind(&config()).unwrap();
         let mut now_ns = T;
         for step in &steps {
             now_ns += step.ns;
@@ -162,6 +162,16 @@ fn the_kernel_does_what_the_software_does() {
         Ok(())
     };
     runner.run(&steps(80), run).unwrap();
+}
+
+#[test]
+fn the_kernel_does_what_the_software_does() {
+    does_what_the_software_does(in_kernel);
+}
+
+#[test]
+fn the_socket_filter_does_what_the_software_does() {
+    does_what_the_software_does(filter_in_kernel);
 }
 
 fn flow_key(key: &Key) -> FlowKey {
@@ -367,6 +377,16 @@ fn records_are_the_same_with_the_kernel_below() {
         return;
     }
     many(40, |steps| {
-        records_agree(Programs::load(&config()).unwrap(), steps)
+        records_agree(in_kernel(&config()).unwrap(), steps)
+    });
+}
+
+#[test]
+fn records_are_the_same_with_the_socket_filter_below() {
+    if filter_in_kernel(&config()).is_none() {
+        return;
+    }
+    many(40, |steps| {
+        records_agree(filter_in_kernel(&config()).unwrap(), steps)
     });
 }

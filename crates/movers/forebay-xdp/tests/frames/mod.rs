@@ -152,7 +152,7 @@ impl Made {
     }
 }
 
-/// A table that is handed frames with their times, so that both kinds of tables can be told the same.
+/// A table that is handed frames with their times, so that all kinds of tables can be told the same.
 pub(crate) trait Table: Connections {
     fn frame(&mut self, frame: &[u8], now_ns: u64) -> (Verdict, usize);
     fn clock(&mut self, now_ns: u64);
@@ -180,9 +180,18 @@ impl Table for Programs {
     }
 }
 
-/// The program in the kernel; none where it cannot be, which is said.
+/// The program for interfaces in the kernel; none where it cannot be, which is said.
 pub(crate) fn in_kernel(config: &Config) -> Option<Programs> {
-    match Programs::load(config) {
+    or_skipped(Programs::load(config))
+}
+
+/// The same for packet sockets, to which all of a frame goes.
+pub(crate) fn filter_in_kernel(config: &Config) -> Option<Programs> {
+    or_skipped(Programs::load_filter(config, u32::MAX))
+}
+
+fn or_skipped(loaded: Result<Programs, XdpError>) -> Option<Programs> {
+    match loaded {
         Ok(programs) => Some(programs),
         Err(error @ (XdpError::NotBuilt { .. } | XdpError::NotAllowed { .. })) => {
             forebay_testing::skip!("{error}");
