@@ -182,6 +182,25 @@ fn tags_of_vlans_come_back_and_long_frames_are_cut_where_that_is_asked_for() {
 }
 
 #[test]
+fn a_port_that_was_opened_shut_takes_nothing_and_no_program_that_is_none() {
+    if !is_inside("a_port_that_was_opened_shut_takes_nothing_and_no_program_that_is_none") {
+        return;
+    }
+    let near = wire();
+    let mut shut = PacketPort::open_shut("far", &OPTIONS).unwrap();
+    let mut open = PacketPort::open("far", &OPTIONS).unwrap();
+    for number in 0..10 {
+        send(&near, &datagram((1, 1), (2, 2), number, 60));
+    }
+    assert_eq!(read(&mut open, 10, |_, _, _| ()), 10);
+    assert_eq!(shut[0].kernel_counts().unwrap().packets, 0);
+    let none = EventFd::create().unwrap();
+    let error = shut[0].accept_by(none.as_fd()).unwrap_err().to_string();
+    assert!(error.contains("SO_ATTACH_BPF"), "{error}");
+    assert_eq!(read(&mut shut, 0, |_, _, _| ()), 0);
+}
+
+#[test]
 fn what_a_full_ring_loses_is_counted_by_the_kernel() {
     if !is_inside("what_a_full_ring_loses_is_counted_by_the_kernel") {
         return;

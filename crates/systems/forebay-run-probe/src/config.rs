@@ -57,6 +57,8 @@ choices! {
         Software = "software",
         /// A program of the kernel on the interface (XDP), which drops what it counts: for taps and mirror ports. Needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON.
         Xdp = "xdp",
+        /// A program of the kernel at the probe's own sockets: what it counts goes on to the host, and does not come to the probe. Needs the same rights.
+        Filter = "filter",
     }
 }
 
@@ -98,7 +100,7 @@ settings! {
         /// The run ends after so long, in s.
         #[flag = "duration"]
         duration_s: Option<u64> [1..=31_536_000] => "until the capture ends, Ctrl-C or SIGTERM",
-        /// What counts the packets of heavy flows in place of the flow table: off, software, or xdp, a program of the kernel that drops what it counts, for an interface at a tap or a mirror port.
+        /// What counts the packets of heavy flows in place of the flow table: off, software, or a program of the kernel: xdp, which drops what it counts, for an interface at a tap or a mirror port, or filter, which keeps it from the probe alone, for a host that is reached through the interface.
         #[flag = "offload"]
         offload: OffloadChoice = OffloadChoice::Off,
         /// Which flows are counted there, once no plugin wants their packets any more: packets, rate or heavy-hitter.
@@ -253,7 +255,8 @@ impl ConfigFile for ProbeFile {
                 ProbeError::NoPacketFile => "filter",
                 ProbeError::NothingToSteer
                 | ProbeError::TagsMayNotCome
-                | ProbeError::TwoPrograms => "input",
+                | ProbeError::TwoPrograms
+                | ProbeError::NothingToFilter => "input",
                 _ => "offload",
             };
             complain(&block, key, &error.to_string(), "keys that go together");

@@ -33,8 +33,8 @@ pub enum ProbeError {
     Offload(#[from] forebay_xdp::XdpError),
     /// Frames that are counted in the kernel are lost for the host.
     #[error(
-        "{interface} has the address {address}: the offload drops frames of heavy flows, this host's own among them; \
-         mirror the traffic to an interface without an address, or give --offload off"
+        "{interface} has the address {address}: --offload xdp drops frames of heavy flows, this host's own among them; \
+         give --offload filter, which takes none from the host, or mirror the traffic to an interface without an address"
     )]
     InUse {
         /// The interface.
@@ -91,11 +91,21 @@ pub enum ProbeError {
         "--offload xdp and --input xdp are two programs, and an interface takes one; give --offload software, or --input packet"
     )]
     TwoPrograms,
+    /// A table at packet sockets needs such sockets.
+    #[error(
+        "--offload filter is at packet sockets, and --input xdp has none; give --offload software, or --input packet"
+    )]
+    NothingToFilter,
     /// A capture has no interface that a program could be put on.
     #[error(
-        "--offload xdp is for an interface; give --interface in place of --read, or --offload software"
+        "--offload {0} is for an interface; give --interface in place of --read, or --offload software"
     )]
-    NothingBelow,
+    NothingBelow(&'static str),
+    /// A program of the kernel reads Ethernet.
+    #[error(
+        "{0} has no Ethernet frames, which are all that --offload filter reads; give --offload off"
+    )]
+    NoEthernet(String),
     /// What is counted below has both directions.
     #[error(
         "--offload counts both directions of a flow; leave --uniflow out, or give --offload off"
@@ -103,7 +113,7 @@ pub enum ProbeError {
     OneWay,
     /// A card may take tags off before the program of the kernel sees a frame.
     #[error(
-        "--offload xdp does not see VLAN tags that a card has taken off; leave --vlan-in-key out, or give --offload off"
+        "--offload xdp does not see VLAN tags that a card has taken off; give --offload filter, or leave --vlan-in-key out"
     )]
     TagsMayBeHidden,
     /// Packets that are counted below are not there to be exported.

@@ -124,6 +124,13 @@ impl<'a> Flows<'a> {
         self.below.as_ref().map_or(Volume::default(), Below::taken)
     }
 
+    /// Frames that the kernel has counted for the socket of this thread.
+    pub(crate) fn came_up(&self, frames: u64) {
+        if let Some(below) = &self.below {
+            below.came_up(frames);
+        }
+    }
+
     /// Takes back the flows that are closed below, as one may be whose last packet was lost on its way up.
     pub(crate) fn take_back_closed(&mut self) {
         let Some(below) = &self.below else {

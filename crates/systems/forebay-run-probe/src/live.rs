@@ -172,7 +172,9 @@ impl<'a> Live<'a> {
     fn look(&mut self) -> Result<(), ProbeError> {
         self.flows.take_back_closed();
         self.flows.hand_over();
-        self.port.count(&mut self.ring)
+        self.port.count(&mut self.ring)?;
+        self.flows.came_up(self.ring.kernel.packets);
+        Ok(())
     }
 
     /// Tells once that a part of the packets is not read.

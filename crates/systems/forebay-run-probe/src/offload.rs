@@ -3,7 +3,10 @@
 //! Each thread lends flows of its own, and takes each one back itself; what belongs to all, the table below and what was taken out of it, is behind one lock. It is held for
 //! a call of the kernel or for what the table has to say, and of the table in software for a frame. At the end alone it is held for a walk through the table.
 
+mod seen;
+
 use std::net::IpAddr;
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forebay_flow::offload::{
@@ -14,12 +17,14 @@ use forebay_ledger::Leak;
 use forebay_run::error::RunError;
 use forebay_sys::{addresses, clock, wait};
 use forebay_xdp::{
-    Changed, Config, Connections, Counts, Inserted, Key, Mode, Offload, Seed, Software, State,
-    Tally, Term, Verdict, XdpError,
+    Changed, Config, Connections, Counts, Inserted, Key, Mode, Offload, Programs, Seed, Software,
+    State, Tally, Term, Verdict, XdpError,
 };
 
+pub(crate) use self::seen::{Seen, volume};
 use crate::config::{OffloadChoice, PolicyChoice, ProbeSettings};
 use crate::error::ProbeError;
+use crate::port::Port;
 
 /// Exports of the table below that are read at once.
 const EXPORTS_MAX: usize = 4_096;
@@ -33,6 +38,7 @@ const END_LOOK_NS: u64 = 1_000_000;
 #[derive(Debug)]
 enum Kind {
     Xdp(Offload),
+    Filter(Programs),
     Software(Software),
 }
 
@@ -40,6 +46,7 @@ impl Kind {
     fn table(&mut self) -> &mut dyn Connections {
         match self {
             Self::Xdp(table) => table,
+            Self::Filter(table) => table,
             Self::Software(table) => table,
         }
     }
@@ -54,6 +61,8 @@ struct Lane {
     closed: Vec<Key>,
     /// It lends nothing any more.
     is_over: bool,
+    /// Frames that came to its socket, by the kernel's count for it.
+    came_up: u64,
 }
 
 #[derive(Debug)]
@@ -101,25 +110,6 @@ pub(crate) struct Below {
     is_software: bool,
 }
 
-/// What is known of it at one moment.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Seen {
-    /// By the table itself.
-    pub(crate) counts: Counts,
-    /// Frames that came, by the table in the kernel itself, and by those that handed them to one in software.
-    pub(crate) frames: u64,
-    /// By those that took flows out of it.
-    pub(crate) taken: Volume,
-    /// Of the flows that are in it, counted anew; none before the end.
-    pub(crate) held: Option<Tally>,
-    /// Flows that were taken in.
-    pub(crate) lent: u64,
-    /// How often it had no room for a flow.
-    pub(crate) refused: u64,
-    /// Flows that another thread had lent.
-    pub(crate) elsewhere: u64,
-}
-
 /// Whether what is asked for can be at all.
 pub(crate) fn check(settings: &ProbeSettings) -> Result<(), ProbeError> {
     let mut rules = settings.filter.iter();
@@ -128,9 +118,11 @@ pub(crate) fn check(settings: &ProbeSettings) -> Result<(), ProbeError> {
         OffloadChoice::Off => Ok(()),
         _ if settings.uniflow => Err(ProbeError::OneWay),
         _ if settings.export_packets.is_some() => Err(ProbeError::NotThere),
-        OffloadChoice::Xdp if settings.interface.is_none() => Err(ProbeError::NothingBelow),
+        OffloadChoice::Xdp | OffloadChoice::Filter if settings.interface.is_none() => {
+            Err(ProbeError::NothingBelow(settings.offload.name()))
+        }
         OffloadChoice::Xdp if settings.vlan_in_key => Err(ProbeError::TagsMayBeHidden),
-        OffloadChoice::Xdp | OffloadChoice::Software => match apart {
+        OffloadChoice::Xdp | OffloadChoice::Filter | OffloadChoice::Software => match apart {
             None => Ok(()),
             Some(rule) => Err(ProbeError::TellsApart(rule.to_string())),
         },
@@ -169,7 +161,9 @@ impl Below {
             }))
         };
         match (settings.offload, &settings.interface) {
-            (OffloadChoice::Off, _) | (OffloadChoice::Xdp, None) => Ok(Vec::new()),
+            (OffloadChoice::Off, _) | (OffloadChoice::Xdp | OffloadChoice::Filter, None) => {
+                Ok(Vec::new())
+            }
             (OffloadChoice::Software, _) => (0..lanes)
                 .map(|_| {
                     let kind = Kind::Software(Software::new(&config)?);
@@ -185,15 +179,40 @@ impl Below {
                     return Err(ProbeError::InUse { interface, address });
                 }
                 let kind = Kind::Xdp(Offload::attach(interface, &config)?);
-                let shared = shared(kind, lanes);
-                let hand = |lane| Self {
-                    shared: Arc::clone(&shared),
-                    lane,
-                    is_software: false,
-                };
-                Ok((0..lanes).map(hand).collect())
+                Ok(Self::of_all(&shared(kind, lanes), lanes))
+            }
+            (OffloadChoice::Filter, Some(_)) => {
+                let kind = Kind::Filter(Programs::load_filter(&config, settings.snap_bytes)?);
+                Ok(Self::of_all(&shared(kind, lanes), lanes))
             }
         }
+    }
+
+    /// A hand for each thread in one table.
+    fn of_all(shared: &Arc<Mutex<Shared>>, lanes: usize) -> Vec<Self> {
+        let hand = |lane| Self {
+            shared: Arc::clone(shared),
+            lane,
+            is_software: false,
+        };
+        (0..lanes).map(hand).collect()
+    }
+
+    /// Has ports that were opened shut take packets as the table at them says. Nothing where it is not there.
+    pub(crate) fn accept(&self, ports: &[Port]) -> Result<(), ProbeError> {
+        let shared = self.shared();
+        let Kind::Filter(program) = &shared.kind else {
+            return Ok(());
+        };
+        for port in ports {
+            port.accept_by(program.as_fd())?;
+        }
+        Ok(())
+    }
+
+    /// Frames that came to this thread's socket, by the kernel's count for it.
+    pub(crate) fn came_up(&self, frames: u64) {
+        self.shared().lanes[self.lane].came_up = frames;
     }
 
     /// One hand in each of the tables that there are.
@@ -268,18 +287,15 @@ impl Below {
         }
         let offset_ns = found.offset_ns;
         let mut shared = self.shared();
-        let Shared {
-            kind: Kind::Xdp(table),
-            offset_ns: set_ns,
-            ..
-        } = &*shared
-        else {
-            return;
-        };
-        if set_ns.abs_diff(offset_ns) <= CLOCK_STEP_NS {
+        if shared.offset_ns.abs_diff(offset_ns) <= CLOCK_STEP_NS {
             return;
         }
-        match table.set_clock_offset(offset_ns.cast_unsigned()) {
+        let set = match &shared.kind {
+            Kind::Xdp(table) => table.set_clock_offset(offset_ns.cast_unsigned()),
+            Kind::Filter(table) => table.set_clock_offset(offset_ns.cast_unsigned()),
+            Kind::Software(_) => return,
+        };
+        match set {
             Ok(()) => shared.offset_ns = offset_ns,
             Err(error) => _ = shared.failed.get_or_insert(error),
         }
@@ -324,6 +340,7 @@ impl Below {
         match &self.shared().kind {
             Kind::Xdp(table) if table.mode() == Mode::Native => "xdp, in the driver",
             Kind::Xdp(_) => "xdp, behind the driver",
+            Kind::Filter(_) => "filter, at the sockets",
             Kind::Software(_) => "software",
         }
     }
@@ -352,9 +369,11 @@ impl Shared {
         let counts = self.counts;
         Seen {
             frames: match self.kind {
-                Kind::Xdp(_) => counts.of(Term::Seen).frames,
+                Kind::Xdp(_) | Kind::Filter(_) => counts.of(Term::Seen).frames,
                 Kind::Software(_) => self.handed,
             },
+            came_up: matches!(self.kind, Kind::Filter(_))
+                .then(|| self.lanes.iter().map(|lane| lane.came_up).sum()),
             counts,
             taken: self
                 .lanes
@@ -467,33 +486,6 @@ fn flow_key(key: &Key) -> FlowKey {
     let mut flow = FlowKey::new(low.0, high.0, key.protocol()).with_ports(low.1, high.1);
     flow.vlan = key.vlan();
     flow
-}
-
-impl Seen {
-    /// Frames that the table let go on, or counted.
-    pub(crate) fn told(&self) -> u64 {
-        let ends = Term::ALL.iter().filter(|term| **term != Term::Seen);
-        ends.map(|term| self.counts.of(*term).frames).sum()
-    }
-
-    /// What it has of flows that are in it: at the end by all of them, before by what it has counted and what was taken out.
-    pub(crate) fn held(&self) -> Volume {
-        if let Some(held) = self.held {
-            return volume(held);
-        }
-        let (counted, removed) = (self.counts.of(Term::Counted), self.counts.removed);
-        Volume {
-            packets: counted.frames.saturating_sub(removed.frames),
-            octets: counted.octets.saturating_sub(removed.octets),
-        }
-    }
-}
-
-pub(crate) const fn volume(tally: Tally) -> Volume {
-    Volume {
-        packets: tally.frames,
-        octets: tally.octets,
-    }
 }
 
 #[cfg(test)]

@@ -2,9 +2,10 @@
 
 use std::os::fd::BorrowedFd;
 
+use forebay_flow::LinkType;
 use forebay_link::packet::{Event, PacketError, PacketPort, PortOptions, RingError, RingSize};
 
-use crate::config::{InputChoice, ProbeSettings};
+use crate::config::{InputChoice, OffloadChoice, ProbeSettings};
 use crate::error::ProbeError;
 use crate::live::RingCounts;
 use crate::xdp::XdpPort;
@@ -24,11 +25,11 @@ pub(crate) enum Port {
 }
 
 impl Port {
-    /// Opens one for each thread.
+    /// Opens one for each thread. It takes packets at once, or as soon as a table at the sockets is there.
     pub(crate) fn open(interface: &str, settings: &ProbeSettings) -> Result<Vec<Self>, ProbeError> {
         match settings.input {
             InputChoice::Packet => {
-                let ports = PacketPort::open(interface, &options(settings))?;
+                let ports = packet_ports(interface, settings)?;
                 Ok(ports.into_iter().map(Self::Packet).collect())
             }
             InputChoice::Xdp => {
@@ -107,6 +108,14 @@ impl Port {
         Ok(())
     }
 
+    /// Has a port that was opened shut take packets as a program says. One of AF_XDP was not.
+    pub(crate) fn accept_by(&self, program: BorrowedFd<'_>) -> Result<(), ProbeError> {
+        if let Self::Packet(port) = self {
+            port.accept_by(program).map_err(PacketError::from)?;
+        }
+        Ok(())
+    }
+
     /// Takes no more packets; those that came before are in the ring, or will be.
     pub(crate) fn close(&self) -> Result<(), ProbeError> {
         match self {
@@ -115,6 +124,20 @@ impl Port {
         }
         Ok(())
     }
+}
+
+fn packet_ports(interface: &str, settings: &ProbeSettings) -> Result<Vec<PacketPort>, ProbeError> {
+    let options = options(settings);
+    if settings.offload != OffloadChoice::Filter {
+        return Ok(PacketPort::open(interface, &options)?);
+    }
+    let ports = PacketPort::open_shut(interface, &options)?;
+    let is_ethernet =
+        |port: &PacketPort| LinkType::of(port.link_type()) == Some(LinkType::Ethernet);
+    if ports.iter().all(is_ethernet) {
+        return Ok(ports);
+    }
+    Err(ProbeError::NoEthernet(interface.to_owned()))
 }
 
 fn options(settings: &ProbeSettings) -> PortOptions {

@@ -56,6 +56,14 @@ impl Input {
         }
     }
 
+    /// Has ports take packets that wait for a table at them.
+    fn accept(&self, below: &[Below]) -> Result<(), ProbeError> {
+        match (self, below.first()) {
+            (Self::Ports(ports), Some(below)) => below.accept(ports),
+            _ => Ok(()),
+        }
+    }
+
     const fn lanes(&self) -> usize {
         match self {
             Self::File(_) => 1,
@@ -102,6 +110,7 @@ fn run(plan: &ProbePlan, host: &Host) -> Result<Record<ProbeSummary>, ProbeError
     let seed = RandomState::new().hash_one(());
     let ways: Vec<Lane> = (0..declared.lanes).map(|_| Lane::default()).collect();
     let below = Below::open(&plan.settings, declared.lanes, &host.leak)?;
+    input.accept(&below)?;
     let tables = Below::tables(&below);
     let flows = (0..declared.lanes).map(|lane| {
         let below = below.get(lane).cloned();

@@ -34,6 +34,7 @@ pub(crate) fn check(settings: &ProbeSettings) -> Result<(), ProbeError> {
     }
     match settings.offload {
         OffloadChoice::Xdp => Err(ProbeError::TwoPrograms),
+        OffloadChoice::Filter => Err(ProbeError::NothingToFilter),
         OffloadChoice::Off | OffloadChoice::Software => Ok(()),
     }
 }

@@ -93,6 +93,18 @@ impl PacketPort {
     /// # Errors
     /// The interface is not there, is down, or of a kind that is not read; the process may not (`CAP_NET_RAW`); memory runs out.
     pub fn open(interface: &str, options: &PortOptions) -> Result<Vec<Self>, PacketError> {
+        let ports = Self::open_shut(interface, options)?;
+        for Self { socket, .. } in &ports {
+            socket.accept(options.snap_bytes.max(1))?;
+        }
+        Ok(ports)
+    }
+
+    /// The same, of which none takes a packet before [`accept_by`](Self::accept_by).
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_shut(interface: &str, options: &PortOptions) -> Result<Vec<Self>, PacketError> {
         let ports = (0..options.queues.max(1)).map(|_| Self::shut(interface, options.ring));
         let ports = ports.collect::<Result<Vec<_>, _>>()?;
         if ports.len() > 1 {
@@ -105,9 +117,17 @@ impl PacketPort {
             if options.promiscuous {
                 socket.be_promiscuous()?;
             }
-            socket.accept(options.snap_bytes.max(1))?;
         }
         Ok(ports)
+    }
+
+    /// Takes packets from now on as a socket filter of the kernel says, given by its descriptor: its value is how many bytes of one come, 0 for none. What it keeps back
+    /// is in no [`KernelCounts`].
+    ///
+    /// # Errors
+    /// It is no such program.
+    pub fn accept_by(&self, program: BorrowedFd<'_>) -> Result<(), SysError> {
+        self.socket.accept_by(program)
     }
 
     /// One that takes nothing yet.

@@ -144,6 +144,21 @@ impl PacketSocket {
         })
     }
 
+    /// Takes packets from now on as a program of the kernel says (`BPF_PROG_TYPE_SOCKET_FILTER`): its value is how many bytes of one come, 0 for none.
+    ///
+    /// # Errors
+    /// It is no such program.
+    pub fn accept_by(&self, program: BorrowedFd<'_>) -> Result<(), SysError> {
+        let number = program.as_raw_fd();
+        set_int(
+            self.fd.as_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_BPF,
+            number,
+        )
+        .map_err(|error| SysError::new("setsockopt(SO_ATTACH_BPF)", &*self.interface.name, error))
+    }
+
     /// Takes nothing any more; what is under way has come when this returns. Blocks that are not full yet are handed over by their time-out.
     ///
     /// # Errors
