@@ -186,7 +186,11 @@ fn what_no_offload_can_do_is_named() {
         ),
         (
             &["--interface", "lo", "--offload", "xdp"],
-            "lo has the address 127.0.0.1",
+            "lo has the address 127.0.0.1: --offload xdp drops frames of heavy flows, this host's own among them; give --offload filter",
+        ),
+        (
+            &["--read", "-", "--offload", "filter"],
+            "--offload filter is for an interface",
         ),
         (&["--read", "-", "--offload", "xpd"], "xdp"),
     ] {
