@@ -78,7 +78,7 @@ pub enum XdpError {
     },
     /// The kernel does not lock so much memory for this process.
     #[error(
-        "{bytes} bytes of memory for frames may not be locked; take fewer buffers, raise `ulimit -l`, or give CAP_IPC_LOCK"
+        "{bytes} bytes of memory for frames may not be locked; take less (--ring), raise `ulimit -l` (LimitMEMLOCK= of systemd), or give CAP_IPC_LOCK"
     )]
     Memory {
         /// What was asked for.

@@ -310,6 +310,38 @@ fn what_is_sent_comes_in_whole_and_every_buffer_comes_back() {
 }
 
 #[test]
+fn an_interface_that_is_down_sends_nothing_and_loses_no_buffer() {
+    on_cable(|redirect| {
+        let mut near = port(&redirect, &small(64, 64));
+        let mut far = Port::open("far", 0, &small(0, 0)).unwrap();
+        far.send(&frame(1)).unwrap();
+        sh("ip link set far down");
+        let error = far.flush().unwrap_err();
+        assert!(
+            error.to_string().starts_with("sendto(AF_XDP) far"),
+            "{error}"
+        );
+        let buffers = far.buffers();
+        assert_eq!(
+            (buffers.send, buffers.free, buffers.sum()),
+            (1, 15, 16),
+            "{buffers:?}"
+        );
+        sh("ip link set far up");
+        until("the frame", || {
+            far.flush().unwrap();
+            near.look() > 0
+        });
+        assert_eq!(received(&mut near), [frame(1)]);
+        until("the buffer", || {
+            far.flush().unwrap();
+            far.buffers().free == 16
+        });
+        assert_closed(&redirect, &near);
+    });
+}
+
+#[test]
 fn a_queue_has_one_port_at_a_time_and_is_free_again_when_it_is_closed() {
     on_cable(|redirect| {
         let config = small(16, 16);

@@ -43,7 +43,7 @@ choices! {
     pub enum InputChoice {
         /// By packet sockets: whatever else the host does with them. Needs CAP_NET_RAW.
         Packet = "packet",
-        /// Past the kernel's stack (AF_XDP), which gets none of them: for taps and mirror ports. Needs CAP_NET_RAW, CAP_BPF and CAP_NET_ADMIN.
+        /// Past the kernel's stack (AF_XDP), which gets none of them: for taps and mirror ports. Needs CAP_NET_RAW, CAP_BPF and CAP_NET_ADMIN, and may lock its rings (`ulimit -l`, CAP_IPC_LOCK).
         Xdp = "xdp",
     }
 }
