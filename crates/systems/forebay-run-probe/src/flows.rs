@@ -15,7 +15,7 @@ use crate::run::ProbePlan;
 
 /// Packets that the table gets together: it waits for the memory of several flows at once.
 const BATCH_PACKETS: usize = 64;
-/// Times a table is asked for more that is due before packets are read again: with 4,096 flows each.
+/// Times a table is asked for more that is due before books are looked at: with 1,024 flows each.
 const TICKS_MAX: usize = 64;
 
 pub(crate) struct Flows<'a> {
@@ -172,8 +172,8 @@ impl<'a> Flows<'a> {
         });
     }
 
-    /// Ends what is over by `now_ns`, a time that no later packet is before.
-    pub(crate) fn tick(&mut self, now_ns: u64) {
+    /// Ends what is over by `now_ns`, a time that no later packet is before, until there is something else to do: packets do not wait for all that is due.
+    pub(crate) fn tick(&mut self, now_ns: u64, mut has_more: impl FnMut() -> bool) {
         for _ in 0..TICKS_MAX {
             if self
                 .table
@@ -185,6 +185,9 @@ impl<'a> Flows<'a> {
             self.with_table(|table, _, plugins, mut ended| {
                 table.tick_watched(now_ns, &mut plugins.watch(&mut ended));
             });
+            if has_more() {
+                return;
+            }
         }
     }
 
@@ -199,7 +202,7 @@ impl<'a> Flows<'a> {
     /// Ends all flows, hands over all records, and closes the lane.
     pub(crate) fn end_all(&mut self) {
         self.settle();
-        self.tick(self.table.clock_ns());
+        self.tick(self.table.clock_ns(), || false);
         // Nothing comes any more that could be held back.
         self.is_live = false;
         self.with_table(|table, _, plugins, mut ended| {

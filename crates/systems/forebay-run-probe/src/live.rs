@@ -165,8 +165,9 @@ impl<'a> Live<'a> {
 
     /// Nothing is in the ring: what is over by the clock ends.
     fn quiet(&mut self) {
-        self.flows
-            .tick(clock::realtime_ns().saturating_sub(LATE_NS));
+        let now_ns = clock::realtime_ns().saturating_sub(LATE_NS);
+        let Self { flows, port, .. } = self;
+        flows.tick(now_ns, || port.is_ready());
     }
 
     fn look(&mut self) -> Result<(), ProbeError> {

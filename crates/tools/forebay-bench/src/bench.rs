@@ -8,6 +8,7 @@ mod line;
 mod net;
 mod parts;
 mod probe;
+mod probe_flows;
 mod probe_live;
 mod readout;
 mod search;
@@ -161,6 +162,11 @@ const PARTS: &[Part] = &[
         "probe",
         "the flow probe on captures, against softflowd and nfpcapd",
         probe::probe,
+    ),
+    (
+        "probe-flows",
+        "the engine of the flow probe with a million flows at a time: memory, and how long it is away from packets",
+        probe_flows::probe_flows,
     ),
     (
         "probe-live",
