@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::UdpSocket;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use forebay_testing::wire::{self as namespace, carries, lay, sh};
 use rig::{Run, forebay, signal, start, wait_for};
@@ -110,6 +111,16 @@ fn wait_packets(out: &Path, packets: u64) {
     rig::wait_items(out, ("ring", "packets"), "incoming", packets);
 }
 
+/// What came to all accounts of a place.
+fn incoming(out: &Path, place: &str) -> u64 {
+    let json = rig::audit_json(out);
+    let accounts = json["balance"]["accounts"].as_array().unwrap().iter();
+    let of_place = accounts.filter(|line| line["place"] == place);
+    of_place
+        .map(|line| line["incoming"]["items"].as_u64().unwrap())
+        .sum()
+}
+
 /// Packets and octets of the flows of a file, by source port.
 fn records(path: &Path) -> Sent {
     let mut sent = Sent::new();
@@ -149,12 +160,8 @@ fn assert_same(queues: u32) {
     send(5, 50, &mut sent);
     let came = |name: &str| {
         wait_for("all packets", || {
-            let json = rig::audit_json(&path(name));
-            let accounts = json["balance"]["accounts"].as_array()?.clone();
-            let rings = accounts.iter().filter(|line| line["place"] == "ring");
-            let items = rings.map(|line| line["incoming"]["items"].as_u64().unwrap_or(0));
-            (items.sum::<u64>() >= 4_054).then_some(())
-        })
+            (incoming(&path(name), "ring") >= 4_054).then_some(())
+        });
     };
     came("packet");
     came("xdp");
@@ -231,6 +238,43 @@ fn what_a_slow_reader_loses_past_the_stack_is_found_by_name() {
     assert_eq!(json["packets_in"], 4_000 - lost, "{json}");
     assert_eq!(json["packets_exported"], json["packets_in"]);
     rig::assert_closed(&json, &out);
+}
+
+/// The end comes while packets do: the program goes, and what it had steered until then is read.
+#[test]
+fn the_end_under_load_leaves_nothing_behind() {
+    if !is_inside("the_end_under_load_leaves_nothing_behind", 4) {
+        return;
+    }
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    send(20, 200, &mut Sent::new());
+                }
+            });
+        }
+        for ring in ["512KiB", "32MiB"] {
+            for more in [&[][..], &["--offload", "software", "--offload-after", "5"]] {
+                let folder = TempDir::new().unwrap();
+                let out = folder.path().join("out");
+                let args = [&["--queues", "4", "--ring", ring], more].concat();
+                let run = past_stack(&out, &args);
+                let of_rings = || incoming(&out, "ring");
+                wait_for("packets", || (of_rings() > 10_000).then_some(()));
+                let json = end(run);
+                let lost = json["packets_dropped_by_kernel"].as_u64().unwrap();
+                let came = json["packets_in"].as_u64().unwrap();
+                assert_eq!(came + lost, of_rings(), "{json}");
+                assert_eq!(json["packets_exported"], came, "{json}");
+                let offloaded = json["packets_offloaded"].as_u64().unwrap();
+                assert_eq!(offloaded > 0, !more.is_empty(), "{json}");
+                rig::assert_closed(&json, &out);
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
 }
 
 #[test]
