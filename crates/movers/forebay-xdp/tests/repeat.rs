@@ -68,7 +68,7 @@ fn each_repeated_frame_comes_in_at_the_other_end_whatever_its_verdict_there() {
         for (done, verdict) in [(1, Verdict::Drop), (2, Verdict::Pass)] {
             let _there = OneVerdict::attach("near", verdict).unwrap();
             let sent = repeater.send(&frame, &REPEAT).unwrap();
-            assert_eq!(sent.frames, TIMES.into());
+            assert_eq!(sent.frames, u64::from(TIMES));
             // The last one is due 999 us behind the first.
             assert!(sent.elapsed_ns >= 998_000, "{sent:?}");
             until("the last frame", || arrived() == done * u64::from(TIMES));
