@@ -43,6 +43,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("forebay-msg", &["forebay-wire"]),
     ("forebay-readout", ENGINE),
     ("forebay-flow", &["forebay-wire", "forebay-ledger"]),
+    ("forebay-mux", &["forebay-wire", "forebay-ledger"]),
     ("forebay-tdm", ENGINE),
     ("forebay-emu", ENGINE),
     ("forebay-traffic", &["forebay-wire", "forebay-emu"]),

@@ -59,6 +59,7 @@ pub(super) const ENGINES: Places = Places {
         "crates/engines/forebay-evb/",
         "crates/engines/forebay-flow/",
         "crates/engines/forebay-msg/",
+        "crates/engines/forebay-mux/",
         "crates/engines/forebay-readout/",
         "crates/engines/forebay-tdm/",
         "crates/emulators/forebay-emu/",

@@ -1,0 +1,357 @@
+//! The receive buffers, and which client holds which of them.
+//!
+//! A fixed pool. Each client has a *queue*, the most buffers that it may hold, and a *guarantee*, as many of them as nobody else can take from it: what others
+//! may have is what is left when all guarantees are kept. So a client that never gives back harms itself.
+//!
+//! A frame to several clients lies in one buffer with a reference for each. Each reference is charged as a whole buffer to its client: a shared buffer is free
+//! again only when the slowest has given it back, and if it counted once, a client could lose its guarantee to one that keeps what both hold. Sharing so saves the
+//! copies, and not the room. As there are at most as many buffers in use as there are references, the pool is never shorter than the charges say.
+
+use forebay_ledger::{DropReason, PerReason, reasons};
+use thiserror::Error;
+
+use crate::account::Items;
+use crate::client::{CLIENTS_MAX, ClientId, ClientSet};
+use crate::config::{ConfigError, in_range};
+
+/// Most buffers of a pool.
+pub const BUFFERS_MAX: u32 = 1 << 20;
+
+reasons! {
+    /// Why a client does not get a frame that is for it.
+    pub enum DeliveryDrop {
+        /// It holds as many buffers as its queue has.
+        QueueFull = "queue_full",
+        /// It holds as many buffers as it is guaranteed, and what is left belongs to the guarantees of others.
+        PoolEmpty = "pool_empty",
+        /// It is not there.
+        ClientGone = "client_gone",
+    }
+}
+
+reasons! {
+    /// What a client lies about when it gives back a buffer.
+    pub enum ReturnFault {
+        /// There is no such buffer.
+        BufferUnknown = "buffer_unknown",
+        /// It does not hold this buffer: it never did, or has given it back before.
+        NotHeld = "not_held",
+    }
+}
+
+/// How a client shares the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Most buffers that it may hold, 1 to [`BUFFERS_MAX`].
+    pub queue_frames: u32,
+    /// Buffers that it always gets, 0 to its queue.
+    pub guaranteed_frames: u32,
+}
+
+/// A client that cannot be taken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ShareError {
+    /// A setting is outside its range.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// More is guaranteed than there is.
+    #[error(
+        "{asked} buffers guaranteed to {client}; {left} of the pool are promised to nobody yet"
+    )]
+    Promised {
+        /// The client.
+        client: ClientId,
+        /// Its guarantee.
+        asked: u32,
+        /// What is left for guarantees.
+        left: u32,
+    },
+    /// It is there already.
+    #[error("{client} is there already")]
+    Known {
+        /// The client.
+        client: ClientId,
+    },
+}
+
+/// A buffer of the pool, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BufferId(pub u32);
+
+/// What a client was given, and where it is: `given` = `taken_back` + `reclaimed` + `held`, in frames and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HoldCounts {
+    /// What it was given.
+    pub given: Items,
+    /// What it gave back.
+    pub taken_back: Items,
+    /// What was taken from it when it had gone.
+    pub reclaimed: Items,
+    /// What it has.
+    pub held: Items,
+    /// Lies about what it has.
+    pub faults: PerReason<ReturnFault, u64, { ReturnFault::COUNT }>,
+}
+
+#[derive(Clone, Debug)]
+struct Holder {
+    share: Share,
+    /// A bit for each buffer.
+    holds: Box<[u64]>,
+    held_frames: u32,
+}
+
+impl Holder {
+    fn has(&self, buffer: u32) -> bool {
+        self.holds[buffer as usize / 64] & 1 << (buffer % 64) != 0
+    }
+
+    fn flip(&mut self, buffer: u32) {
+        self.holds[buffer as usize / 64] ^= 1 << (buffer % 64);
+    }
+
+    fn buffers(&self) -> impl Iterator<Item = u32> {
+        let words = (0..).zip(&self.holds);
+        words.flat_map(|(at, word)| {
+            let bits = (0..64).filter(move |bit| word >> bit & 1 != 0);
+            bits.map(move |bit| at * 64 + bit)
+        })
+    }
+
+    const fn unused_guarantee(&self) -> u32 {
+        self.share
+            .guaranteed_frames
+            .saturating_sub(self.held_frames)
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Buffer {
+    references: u16,
+    bytes: u32,
+}
+
+/// The pool of receive buffers.
+#[derive(Clone, Debug)]
+pub struct ReceivePool {
+    buffers: Vec<Buffer>,
+    free: Vec<u32>,
+    holders: Vec<Option<Holder>>,
+    counts: Vec<HoldCounts>,
+    /// Sum of the guarantees.
+    promised: u32,
+    /// Sum of what is left of the guarantees.
+    reserved: u32,
+    /// References of all clients.
+    charged: u32,
+}
+
+impl ReceivePool {
+    /// Makes a pool of so many buffers, 1 to [`BUFFERS_MAX`], of which nobody has any.
+    ///
+    /// # Errors
+    /// Their number is outside the range.
+    pub fn new(buffers: u32) -> Result<Self, ConfigError> {
+        in_range("buffers", buffers.into(), 1, BUFFERS_MAX.into())?;
+        Ok(Self {
+            buffers: vec![Buffer::default(); buffers as usize],
+            free: (0..buffers).rev().collect(),
+            holders: vec![None; CLIENTS_MAX],
+            counts: vec![HoldCounts::default(); CLIENTS_MAX],
+            promised: 0,
+            reserved: 0,
+            charged: 0,
+        })
+    }
+
+    const fn size(&self) -> u32 {
+        self.buffers.len() as u32
+    }
+
+    /// Lets a client share the pool. If others hold its guarantee by then, it has it as soon as they give back.
+    ///
+    /// # Errors
+    /// It is there already, its share is outside its range, or more would be guaranteed than there is.
+    pub fn add_client(&mut self, client: ClientId, share: Share) -> Result<(), ShareError> {
+        let (queue, guaranteed) = (share.queue_frames, share.guaranteed_frames);
+        in_range("queue_frames", queue.into(), 1, BUFFERS_MAX.into())?;
+        in_range("guaranteed_frames", guaranteed.into(), 0, queue.into())?;
+        if self.holders[client.index()].is_some() {
+            return Err(ShareError::Known { client });
+        }
+        let left = self.size() - self.promised;
+        if guaranteed > left {
+            let asked = guaranteed;
+            return Err(ShareError::Promised {
+                client,
+                asked,
+                left,
+            });
+        }
+        self.promised += guaranteed;
+        self.reserved += guaranteed;
+        self.holders[client.index()] = Some(Holder {
+            share,
+            holds: vec![0; self.buffers.len().div_ceil(64)].into(),
+            held_frames: 0,
+        });
+        Ok(())
+    }
+
+    /// Takes everything from a client that has gone: so many frames and bytes. Nothing of one that is not there.
+    pub fn remove_client(&mut self, client: ClientId) -> Items {
+        let Some(holder) = self.holders[client.index()].take() else {
+            return Items::default();
+        };
+        self.promised -= holder.share.guaranteed_frames;
+        self.reserved -= holder.unused_guarantee();
+        self.charged -= holder.held_frames;
+        let mut reclaimed = Items::default();
+        for buffer in holder.buffers() {
+            reclaimed.add(self.unreference(buffer));
+        }
+        let counts = &mut self.counts[client.index()];
+        counts.reclaimed.add_all(reclaimed);
+        counts.held.sub_all(reclaimed);
+        reclaimed
+    }
+
+    /// Whether a client can be given one more buffer.
+    ///
+    /// # Errors
+    /// The reason against it. It is counted by who drops the frame.
+    #[inline]
+    pub fn admit(&self, client: ClientId) -> Result<(), DeliveryDrop> {
+        let holder = self.holders[client.index()].as_ref();
+        let holder = holder.ok_or(DeliveryDrop::ClientGone)?;
+        if holder.held_frames >= holder.share.queue_frames {
+            return Err(DeliveryDrop::QueueFull);
+        }
+        // A client that came later than others took all has its guarantee when there is room at all.
+        let left = self.size() - self.charged;
+        let others = if holder.unused_guarantee() > 0 {
+            0
+        } else {
+            self.reserved
+        };
+        if left > others {
+            Ok(())
+        } else {
+            Err(DeliveryDrop::PoolEmpty)
+        }
+    }
+
+    /// Gives a client a buffer for a frame of so many bytes.
+    ///
+    /// # Errors
+    /// As [`Self::admit`].
+    #[inline]
+    pub fn give(&mut self, client: ClientId, bytes: u32) -> Result<BufferId, DeliveryDrop> {
+        self.admit(client)?;
+        let buffer = self.free.pop().ok_or(DeliveryDrop::PoolEmpty)?;
+        self.buffers[buffer as usize] = Buffer {
+            references: 0,
+            bytes,
+        };
+        self.charge(client, buffer);
+        Ok(BufferId(buffer))
+    }
+
+    /// Gives each of these clients a reference to one buffer for a frame of so many bytes, as far as each can have one, and says to `each` which or why not.
+    pub fn give_all(
+        &mut self,
+        clients: &ClientSet,
+        bytes: u32,
+        mut each: impl FnMut(ClientId, Result<BufferId, DeliveryDrop>),
+    ) {
+        let mut shared = None;
+        for client in clients.iter() {
+            let given = match shared {
+                None => self.give(client, bytes),
+                Some(buffer) => self.admit(client).map(|()| {
+                    self.charge(client, buffer);
+                    BufferId(buffer)
+                }),
+            };
+            shared = shared.or(given.ok().map(|buffer| buffer.0));
+            each(client, given);
+        }
+    }
+
+    #[inline]
+    fn charge(&mut self, client: ClientId, buffer: u32) {
+        let Some(holder) = self.holders[client.index()].as_mut() else {
+            return;
+        };
+        debug_assert!(!holder.has(buffer), "{client} holds buffer {buffer}");
+        let of = &mut self.buffers[buffer as usize];
+        of.references += 1;
+        self.counts[client.index()].given.add(of.bytes);
+        self.counts[client.index()].held.add(of.bytes);
+        self.reserved -= u32::from(holder.unused_guarantee() > 0);
+        self.charged += 1;
+        holder.flip(buffer);
+        holder.held_frames += 1;
+    }
+
+    /// Takes back a buffer that a client names.
+    ///
+    /// # Errors
+    /// The client does not hold it, which is counted here and changes nothing else.
+    #[inline]
+    pub fn take_back(&mut self, client: ClientId, buffer: BufferId) -> Result<(), ReturnFault> {
+        let size = self.size();
+        let holder = self.holders[client.index()].as_mut();
+        let checked = match holder {
+            _ if buffer.0 >= size => Err(ReturnFault::BufferUnknown),
+            Some(holder) if holder.has(buffer.0) => Ok(holder),
+            _ => Err(ReturnFault::NotHeld),
+        };
+        let holder = match checked {
+            Ok(holder) => holder,
+            Err(fault) => {
+                self.counts[client.index()].faults[fault] += 1;
+                return Err(fault);
+            }
+        };
+        holder.flip(buffer.0);
+        holder.held_frames -= 1;
+        self.reserved += u32::from(holder.unused_guarantee() > 0);
+        self.charged -= 1;
+        let bytes = self.unreference(buffer.0);
+        let counts = &mut self.counts[client.index()];
+        counts.taken_back.add(bytes);
+        counts.held.sub(bytes);
+        Ok(())
+    }
+
+    /// Takes a reference away; nobody's buffer is free. Gives its bytes.
+    #[inline]
+    fn unreference(&mut self, buffer: u32) -> u32 {
+        let of = &mut self.buffers[buffer as usize];
+        of.references -= 1;
+        if of.references == 0 {
+            self.free.push(buffer);
+        }
+        of.bytes
+    }
+
+    /// Buffers that nobody holds.
+    #[must_use]
+    pub const fn free_frames(&self) -> u32 {
+        self.free.len() as u32
+    }
+
+    /// Buffers that a client holds; 0 of one that is not there.
+    #[must_use]
+    pub fn held_frames(&self, client: ClientId) -> u32 {
+        let holder = self.holders[client.index()].as_ref();
+        holder.map_or(0, |holder| holder.held_frames)
+    }
+
+    /// What a client was given so far, all clients of this number together.
+    #[must_use]
+    pub fn counts(&self, client: ClientId) -> &HoldCounts {
+        &self.counts[client.index()]
+    }
+}

@@ -1,0 +1,267 @@
+//! The pool against a plain list of who holds what, and what a guarantee promises.
+
+#![allow(clippy::unwrap_used)]
+
+use forebay_mux::buffers::{BufferId, DeliveryDrop, ReceivePool, ReturnFault, Share, ShareError};
+use forebay_mux::{ClientId, ClientSet, ConfigError, Items};
+use proptest::prelude::*;
+
+const CLIENTS: u8 = 5;
+
+/// Who holds which buffer: each reference a row.
+#[derive(Debug, Default)]
+struct Model {
+    size: u32,
+    shares: Vec<(u8, Share)>,
+    rows: Vec<(u8, u32)>,
+}
+
+impl Model {
+    fn held(&self, client: u8) -> u32 {
+        self.rows.iter().filter(|(of, _)| *of == client).count() as u32
+    }
+
+    fn share(&self, client: u8) -> Option<Share> {
+        let mut shares = self.shares.iter();
+        shares
+            .find(|(of, _)| *of == client)
+            .map(|(_, share)| *share)
+    }
+
+    /// What is left of the guarantees of all clients but one.
+    fn reserved_for_others(&self, client: u8) -> u32 {
+        let others = self.shares.iter().filter(|(of, _)| *of != client);
+        others
+            .map(|(of, share)| share.guaranteed_frames.saturating_sub(self.held(*of)))
+            .sum()
+    }
+
+    fn admit(&self, client: u8) -> Result<(), DeliveryDrop> {
+        let share = self.share(client).ok_or(DeliveryDrop::ClientGone)?;
+        let left = self.size - self.rows.len() as u32;
+        if self.held(client) >= share.queue_frames {
+            Err(DeliveryDrop::QueueFull)
+        } else if self.held(client) < share.guaranteed_frames {
+            if left > 0 {
+                Ok(())
+            } else {
+                Err(DeliveryDrop::PoolEmpty)
+            }
+        } else if left > self.reserved_for_others(client) {
+            Ok(())
+        } else {
+            Err(DeliveryDrop::PoolEmpty)
+        }
+    }
+
+    fn distinct(&self) -> usize {
+        let mut buffers: Vec<_> = self.rows.iter().map(|(_, buffer)| *buffer).collect();
+        buffers.sort_unstable();
+        buffers.dedup();
+        buffers.len()
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Give(u8),
+    GiveAll(Vec<u8>),
+    /// The buffer of this row of those that the client holds, or any number.
+    TakeBack(u8, usize, Option<u32>),
+    Remove(u8),
+    Add(u8, u32, u32),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let client = || 0..CLIENTS;
+    prop_oneof![
+        6 => client().prop_map(Step::Give),
+        2 => proptest::collection::vec(client(), 0..5).prop_map(Step::GiveAll),
+        4 => (client(), any::<usize>()).prop_map(|(client, row)| Step::TakeBack(client, row, None)),
+        1 => (client(), 0..40_u32).prop_map(|(client, buffer)| Step::TakeBack(client, 0, Some(buffer))),
+        1 => client().prop_map(Step::Remove),
+        2 => (client(), 1..20_u32, 0..12_u32).prop_map(|(client, queue, guaranteed)| Step::Add(client, queue, guaranteed)),
+    ]
+}
+
+fn id(client: u8) -> ClientId {
+    ClientId::new(client)
+}
+
+/// One step of both; whether a client below its guarantee was refused although it was there before others took all.
+fn apply(pool: &mut ReceivePool, model: &mut Model, step: &Step) {
+    match step {
+        Step::Give(client) => {
+            let given = pool.give(id(*client), 64);
+            assert_eq!(given.map(|_| ()), model.admit(*client));
+            if let Ok(buffer) = given {
+                assert!(
+                    model.rows.iter().all(|(_, held)| *held != buffer.0),
+                    "{buffer:?} twice"
+                );
+                model.rows.push((*client, buffer.0));
+            }
+        }
+        Step::GiveAll(clients) => {
+            let mut set = ClientSet::EMPTY;
+            clients.iter().for_each(|client| set.insert(id(*client)));
+            pool.give_all(&set, 60, |client, given| {
+                let client = client.index() as u8;
+                assert_eq!(given.map(|_| ()), model.admit(client));
+                if let Ok(buffer) = given {
+                    model.rows.push((client, buffer.0));
+                }
+            });
+        }
+        Step::TakeBack(client, row, foreign) => {
+            let held: Vec<u32> = model
+                .rows
+                .iter()
+                .filter(|(of, _)| of == client)
+                .map(|(_, buffer)| *buffer)
+                .collect();
+            let named = foreign
+                .or_else(|| held.get(row % held.len().max(1)).copied())
+                .unwrap_or(0);
+            let expected = if held.contains(&named) {
+                model.rows.retain(|row| *row != (*client, named));
+                Ok(())
+            } else if named >= model.size {
+                Err(ReturnFault::BufferUnknown)
+            } else {
+                Err(ReturnFault::NotHeld)
+            };
+            assert_eq!(pool.take_back(id(*client), BufferId(named)), expected);
+        }
+        Step::Remove(client) => {
+            assert_eq!(
+                pool.remove_client(id(*client)).items,
+                u64::from(model.held(*client))
+            );
+            model.rows.retain(|(of, _)| of != client);
+            model.shares.retain(|(of, _)| of != client);
+        }
+        Step::Add(client, queue_frames, guaranteed_frames) => {
+            let share = Share {
+                queue_frames: *queue_frames,
+                guaranteed_frames: *guaranteed_frames,
+            };
+            let promised: u32 = model
+                .shares
+                .iter()
+                .map(|(_, share)| share.guaranteed_frames)
+                .sum();
+            let stands = model.share(*client).is_none()
+                && guaranteed_frames <= queue_frames
+                && promised + guaranteed_frames <= model.size;
+            assert_eq!(pool.add_client(id(*client), share).is_ok(), stands);
+            if stands {
+                model.shares.push((*client, share));
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_pool_does_what_a_list_of_holders_says(
+        size in 1..40_u32,
+        steps in proptest::collection::vec(step(), 0..150),
+    ) {
+        let mut pool = ReceivePool::new(size).unwrap();
+        let mut model = Model { size, ..Model::default() };
+        for step in &steps {
+            apply(&mut pool, &mut model, step);
+            prop_assert_eq!(pool.free_frames() as usize, size as usize - model.distinct());
+            for client in 0..CLIENTS {
+                prop_assert_eq!(pool.held_frames(id(client)), model.held(client));
+                let counts = pool.counts(id(client));
+                prop_assert_eq!(counts.held.items, u64::from(model.held(client)));
+                for of in [|items: Items| items.items, |items: Items| items.bytes] {
+                    prop_assert_eq!(of(counts.given), of(counts.taken_back) + of(counts.reclaimed) + of(counts.held));
+                }
+            }
+        }
+        (0..CLIENTS).for_each(|client| apply(&mut pool, &mut model, &Step::Remove(client)));
+        prop_assert_eq!(pool.free_frames(), size);
+    }
+
+    /// All clients are there from the begin: one that is below its guarantee is never refused, whatever others hold, alone or together with it.
+    #[test]
+    fn a_client_below_its_guarantee_always_gets_a_buffer(
+        shares in proptest::collection::vec((1..20_u32, 0..12_u32), CLIENTS as usize),
+        spare in 0..4_u32,
+        steps in proptest::collection::vec(step(), 0..200),
+    ) {
+        let shares: Vec<_> = shares.iter().map(|(queue, guaranteed)| Share { queue_frames: *queue, guaranteed_frames: *guaranteed.min(queue) }).collect();
+        let promised: u32 = shares.iter().map(|share| share.guaranteed_frames).sum();
+        let mut pool = ReceivePool::new((promised + spare).max(1)).unwrap();
+        let mut model = Model { size: (promised + spare).max(1), ..Model::default() };
+        for (client, share) in (0..).zip(&shares) {
+            pool.add_client(id(client), *share).unwrap();
+            model.shares.push((client, *share));
+        }
+        for step in steps.iter().filter(|step| !matches!(step, Step::Remove(_) | Step::Add(..))) {
+            apply(&mut pool, &mut model, step);
+            for (client, share) in (0..).zip(&shares) {
+                let is_below = model.held(client) < share.guaranteed_frames;
+                prop_assert!(!is_below || pool.admit(id(client)).is_ok(), "client {client}: {share:?}");
+                prop_assert!(!is_below || pool.free_frames() > 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn one_that_keeps_what_all_got_takes_nothing_from_the_guarantee_of_another() {
+    let mut pool = ReceivePool::new(2).unwrap();
+    let one = Share {
+        queue_frames: 2,
+        guaranteed_frames: 1,
+    };
+    let greedy = Share {
+        queue_frames: 2,
+        guaranteed_frames: 0,
+    };
+    for (client, share) in [(0, one), (1, one), (2, greedy)] {
+        pool.add_client(id(client), share).unwrap();
+    }
+    let mut both = ClientSet::EMPTY;
+    both.insert(id(0));
+    both.insert(id(1));
+    let mut buffers = Vec::new();
+    pool.give_all(&both, 60, |_, given| buffers.push(given.unwrap()));
+    assert_eq!(buffers[0], buffers[1]);
+    assert_eq!(pool.free_frames(), 1);
+    // The free buffer is not for the greedy one: client 0 gives back its half of the shared one, which client 1 keeps.
+    assert_eq!(pool.give(id(2), 60), Err(DeliveryDrop::PoolEmpty));
+    pool.take_back(id(0), buffers[0]).unwrap();
+    assert_eq!(pool.give(id(2), 60), Err(DeliveryDrop::PoolEmpty));
+    assert!(pool.give(id(0), 60).is_ok());
+}
+
+#[test]
+fn no_more_is_guaranteed_than_there_is() {
+    let mut pool = ReceivePool::new(10).unwrap();
+    let share = |queue_frames, guaranteed_frames| Share {
+        queue_frames,
+        guaranteed_frames,
+    };
+    pool.add_client(id(0), share(8, 6)).unwrap();
+    let error = pool.add_client(id(1), share(8, 5)).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "5 buffers guaranteed to client 1; 4 of the pool are promised to nobody yet"
+    );
+    let known = ShareError::Known { client: id(0) };
+    assert_eq!(pool.add_client(id(0), share(1, 0)), Err(known));
+    let error = pool.add_client(id(1), share(4, 5)).unwrap_err().to_string();
+    assert_eq!(error, "guaranteed_frames is 5; it must be from 0 to 4");
+    assert!(pool.add_client(id(1), share(0, 0)).is_err());
+    assert_eq!(pool.remove_client(id(0)).items, 0);
+    assert!(pool.add_client(id(1), share(8, 5)).is_ok());
+    let none: ConfigError = ReceivePool::new(0).unwrap_err();
+    assert_eq!(none.name, "buffers");
+}
