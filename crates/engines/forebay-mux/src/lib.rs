@@ -8,7 +8,9 @@ mod client;
 mod config;
 pub mod descriptor;
 mod mac;
+pub mod policy;
 pub mod responder;
+pub mod transmit;
 
 pub use account::Items;
 pub use client::{CLIENTS_MAX, ClientId, ClientSet};

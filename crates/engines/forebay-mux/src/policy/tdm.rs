@@ -1,0 +1,191 @@
+//! Clients in windows of a schedule that comes again, as that of `forebay tdm`: a packet is sent only if it is over before its window is, at the link's rate.
+
+use thiserror::Error;
+
+use super::{Policy, PolicyConfig, Queues, SECOND_NS, Turn};
+use crate::client::ClientId;
+
+/// Most windows of a schedule.
+const SLOTS_MAX: usize = 4096;
+
+/// A client's window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// The client.
+    pub client: ClientId,
+    /// Begin, from that of the cycle, in ns.
+    pub offset_ns: u64,
+    /// Length, in ns.
+    pub window_ns: u64,
+}
+
+/// Windows that do not overlap, over and over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    slots: Vec<Slot>,
+    cycle_ns: u64,
+    begin_ns: u64,
+    link_rate_bps: u64,
+    overhead_bytes: u32,
+}
+
+/// Windows that make no schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ScheduleError {
+    /// There are none, or too many.
+    #[error("{slots} windows; a schedule has 1 to 4096")]
+    Slots {
+        /// How many there are.
+        slots: usize,
+    },
+    /// A window begins before the one before it is over.
+    #[error(
+        "the window of {client} at {offset_ns} ns begins before the one before it is over, at {before_ns} ns"
+    )]
+    Overlap {
+        /// The client of the later one.
+        client: ClientId,
+        /// Its begin, ns.
+        offset_ns: u64,
+        /// End of the one before, ns.
+        before_ns: u64,
+    },
+    /// The last window ends behind the cycle.
+    #[error("the last window ends at {end_ns} ns, behind the cycle of {cycle_ns} ns")]
+    Cycle {
+        /// End of the last one, ns.
+        end_ns: u64,
+        /// Length of the cycle, ns.
+        cycle_ns: u64,
+    },
+    /// No rate of a link.
+    #[error("a link of {link_rate_bps} bit/s; it must have at least 8000")]
+    Rate {
+        /// The rate.
+        link_rate_bps: u64,
+    },
+}
+
+impl Schedule {
+    /// Windows in the order of their begins, within a cycle that begins at `begin_ns` and comes again after `cycle_ns`, on a link of so many bits per second, on
+    /// which each packet takes so many bytes beside its own: 24 with Ethernet (preamble, check sum and gap).
+    ///
+    /// # Errors
+    /// Windows overlap, end behind the cycle, or there are none; or the link has no rate.
+    pub fn new(
+        slots: Vec<Slot>,
+        cycle_ns: u64,
+        begin_ns: u64,
+        link_rate_bps: u64,
+        overhead_bytes: u32,
+    ) -> Result<Self, ScheduleError> {
+        if !(1..=SLOTS_MAX).contains(&slots.len()) {
+            let slots = slots.len();
+            return Err(ScheduleError::Slots { slots });
+        }
+        if link_rate_bps < 8000 {
+            return Err(ScheduleError::Rate { link_rate_bps });
+        }
+        let mut end_ns = 0_u64;
+        for slot in &slots {
+            if slot.offset_ns < end_ns {
+                return Err(ScheduleError::Overlap {
+                    client: slot.client,
+                    offset_ns: slot.offset_ns,
+                    before_ns: end_ns,
+                });
+            }
+            end_ns = slot.offset_ns.saturating_add(slot.window_ns);
+        }
+        if end_ns > cycle_ns || cycle_ns == 0 {
+            return Err(ScheduleError::Cycle { end_ns, cycle_ns });
+        }
+        Ok(Self {
+            slots,
+            cycle_ns,
+            begin_ns,
+            link_rate_bps,
+            overhead_bytes,
+        })
+    }
+
+    /// How long the link takes for a packet, ns, rounded up.
+    fn takes_ns(&self, bytes: u32) -> u64 {
+        let bits = (u64::from(bytes) + u64::from(self.overhead_bytes)) * 8;
+        (u128::from(bits) * u128::from(SECOND_NS)).div_ceil(self.link_rate_bps.into()) as u64
+    }
+
+    /// Begin of the cycle at a time, and which windows are not over by then: their number.
+    fn at(&self, time_ns: u64) -> (u64, usize) {
+        let since_ns = time_ns.saturating_sub(self.begin_ns);
+        let phase_ns = since_ns % self.cycle_ns;
+        let over = |slot: &Slot| slot.offset_ns + slot.window_ns <= phase_ns;
+        let cycle_ns = self.begin_ns + (since_ns - phase_ns);
+        (cycle_ns, self.slots.partition_point(over))
+    }
+
+    /// The windows from a time on, over one cycle: begin, end and client.
+    fn from(&self, time_ns: u64) -> impl Iterator<Item = (u64, u64, ClientId)> {
+        let (cycle_ns, first) = self.at(time_ns);
+        let count = self.slots.len();
+        (first..=first + count).map(move |at| {
+            let slot = &self.slots[at % count];
+            let begin_ns = cycle_ns + (at / count) as u64 * self.cycle_ns + slot.offset_ns;
+            (begin_ns, begin_ns + slot.window_ns, slot.client)
+        })
+    }
+}
+
+/// The schedule, and until when the link is busy with what was given to it.
+#[derive(Debug)]
+pub(super) struct Tdm {
+    schedule: Schedule,
+    busy_until_ns: u64,
+}
+
+impl Tdm {
+    pub(super) fn new(schedule: &Schedule) -> Self {
+        Self {
+            schedule: schedule.clone(),
+            busy_until_ns: 0,
+        }
+    }
+}
+
+impl Policy for Tdm {
+    #[inline]
+    fn next(&mut self, queues: &Queues<'_>, now_ns: u64) -> Turn {
+        if queues.ready().is_empty() {
+            return Turn::Idle;
+        }
+        let free_ns = self.busy_until_ns.max(now_ns);
+        for (begin_ns, end_ns, client) in self.schedule.from(free_ns) {
+            if !queues.ready().contains(client) {
+                continue;
+            }
+            let takes_ns = self.schedule.takes_ns(queues.head(client).bytes);
+            if begin_ns.max(free_ns) + takes_ns > end_ns {
+                continue;
+            }
+            if begin_ns <= now_ns {
+                return Turn::Send(client);
+            }
+            return Turn::AskAt(begin_ns);
+        }
+        // Of no client that has something to send is a window in the schedule that its packet fits into: another packet may come.
+        Turn::Idle
+    }
+
+    #[inline]
+    fn sent(&mut self, _client: ClientId, bytes: u32, now_ns: u64) {
+        self.busy_until_ns = self.busy_until_ns.max(now_ns) + self.schedule.takes_ns(bytes);
+    }
+
+    fn adjust(&mut self, config: &PolicyConfig) -> bool {
+        let PolicyConfig::Tdm(schedule) = config else {
+            return false;
+        };
+        self.schedule = schedule.clone();
+        true
+    }
+}

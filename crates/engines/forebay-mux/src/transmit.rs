@@ -1,0 +1,482 @@
+//! The transmit side: a queue for each client, classes of clients, and in each class a policy that says which client sends next.
+//!
+//! Classes go by strict priority, the first one first, with a guard against starvation if one is set. A packet waits no longer than its client's bound: what is
+//! older is dropped at the head of its queue, under a name of its own, so that a limiter shortens the queue and does not delay what comes behind it. Policies,
+//! their numbers, classes and bounds can be changed while packets wait; none is lost by that.
+
+use std::collections::VecDeque;
+
+use forebay_ledger::{DropReason, OneOf, PerReason, reasons};
+use thiserror::Error;
+
+use crate::account::Items;
+use crate::client::{CLIENTS_MAX, ClientId, ClientSet};
+use crate::config::{ConfigError, in_range};
+use crate::descriptor::TransmitFault;
+use crate::policy::{Head, Policy, PolicyConfig, Queues, Turn, check_guard};
+
+/// Most classes.
+pub const CLASSES_MAX: usize = 8;
+
+reasons! {
+    /// Why a packet that a client handed over is not sent, though nothing is wrong with it.
+    pub enum TransmitDrop {
+        /// Its queue has as many packets as it may.
+        QueueFull = "queue_full",
+        /// It would have waited longer than the client's bound.
+        Sojourn = "sojourn",
+        /// Its client is gone.
+        ClientGone = "client_gone",
+        /// The card did not take it.
+        Card = "card",
+    }
+}
+
+/// Why a packet is not sent: for what the client said of it, or for another cause.
+pub type TransmitLoss = OneOf<TransmitFault, TransmitDrop>;
+
+/// A packet that waits, or is on its way into the card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// Number of its buffer, in its client's region.
+    pub buffer: u32,
+    /// First byte in the buffer.
+    pub offset: u32,
+    /// Its bytes.
+    pub bytes: u32,
+    /// When it was handed over, ns.
+    pub arrival_ns: u64,
+}
+
+/// A class of clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassConfig {
+    /// Which of its clients sends next.
+    pub policy: PolicyConfig,
+    /// When classes before it leave it no turn for so long, it gets one, in ns, 1 µs to 10 s; without it it may wait for ever.
+    pub guard_ns: Option<u64>,
+}
+
+/// How a client sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sender {
+    /// Its class, by its place in the list.
+    pub class: usize,
+    /// Most packets that wait, 1 to 65,536.
+    pub queue_packets: u32,
+    /// Longest that a packet may wait, in ns, 1 µs to 60 s; without it there is no bound.
+    pub sojourn_max_ns: Option<u64>,
+}
+
+/// What cannot be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum SenderError {
+    /// A setting is outside its range.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// It is there already.
+    #[error("{client} is there already")]
+    Known {
+        /// The client.
+        client: ClientId,
+    },
+    /// It is not there.
+    #[error("{client} is not there")]
+    Unknown {
+        /// The client.
+        client: ClientId,
+    },
+    /// Packets of one that had this number before are still in the card.
+    #[error("{packets} packets of the former {client} are still in the card")]
+    Busy {
+        /// The number.
+        client: ClientId,
+        /// How many.
+        packets: u32,
+    },
+}
+
+/// What a client asked to send, and what became of it: `asked` = `sent` + `dropped` + `held`, in packets and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SendCounts {
+    /// What it handed over; of what it lied about the packet without its bytes.
+    pub asked: Items,
+    /// What the card took.
+    pub sent: Items,
+    /// What was not sent.
+    pub dropped: PerReason<TransmitLoss, Items, { TransmitLoss::COUNT }>,
+    /// What waits or is on its way into the card.
+    pub held: Items,
+    /// Longest that a packet waited until it was given to the card, ns.
+    pub sojourn_max_ns: u64,
+}
+
+impl SendCounts {
+    fn drop(&mut self, why: TransmitDrop, bytes: u32) {
+        self.dropped[TransmitLoss::Second(why)].add(bytes);
+    }
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Give this packet to the card, and say with [`Transmit::finish`] whether it took it.
+    Send(ClientId, Packet),
+    /// Nobody may send now: ask again at this time, ns, or when another packet has come.
+    AskAt(u64),
+    /// Nothing waits.
+    Idle,
+}
+
+#[derive(Debug)]
+struct Class {
+    policy: Box<dyn Policy>,
+    guard_ns: Option<u64>,
+    clients: ClientSet,
+    /// Since when it has had something to send without its turn.
+    waits_since_ns: Option<u64>,
+}
+
+impl Class {
+    fn is_starving(&self, now_ns: u64) -> bool {
+        let waits = self.waits_since_ns.zip(self.guard_ns);
+        waits.is_some_and(|(since_ns, guard_ns)| now_ns.saturating_sub(since_ns) > guard_ns)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    sender: Option<Sender>,
+    packets: VecDeque<Packet>,
+    in_card: u32,
+    counts: SendCounts,
+}
+
+/// Queues of all clients.
+#[derive(Debug)]
+pub struct Transmit {
+    classes: Vec<Class>,
+    queues: Vec<Queue>,
+    ready: ClientSet,
+    heads: Box<[Head; CLIENTS_MAX]>,
+    /// No head is older than its bound before this time. It may be early, and never is late.
+    none_expires_before_ns: u64,
+    clock_ns: u64,
+}
+
+impl Transmit {
+    /// Classes without clients, 1 to [`CLASSES_MAX`].
+    ///
+    /// # Errors
+    /// A setting is outside its range.
+    pub fn new(classes: &[ClassConfig]) -> Result<Self, ConfigError> {
+        in_range("classes", classes.len() as u64, 1, CLASSES_MAX as u64)?;
+        let classes = classes.iter().map(|class| {
+            check_guard(class.guard_ns)?;
+            Ok(Class {
+                policy: class.policy.policy()?,
+                guard_ns: class.guard_ns,
+                clients: ClientSet::EMPTY,
+                waits_since_ns: None,
+            })
+        });
+        Ok(Self {
+            classes: classes.collect::<Result<_, ConfigError>>()?,
+            queues: core::iter::repeat_with(Queue::default)
+                .take(CLIENTS_MAX)
+                .collect(),
+            ready: ClientSet::EMPTY,
+            heads: Box::new([Head::default(); CLIENTS_MAX]),
+            none_expires_before_ns: u64::MAX,
+            clock_ns: 0,
+        })
+    }
+
+    fn check(&self, sender: &Sender) -> Result<(), ConfigError> {
+        in_range(
+            "class",
+            sender.class as u64,
+            0,
+            self.classes.len() as u64 - 1,
+        )?;
+        in_range("queue_packets", sender.queue_packets.into(), 1, 1 << 16)?;
+        let bound = sender.sojourn_max_ns;
+        bound.map_or(Ok(()), |ns| {
+            in_range("sojourn_max_ns", ns, 1000, 60_000_000_000)
+        })
+    }
+
+    /// Takes a client in.
+    ///
+    /// # Errors
+    /// It is there already, packets of the one before it with this number are still in the card, or a setting is outside its range.
+    pub fn add_client(&mut self, client: ClientId, sender: Sender) -> Result<(), SenderError> {
+        self.check(&sender)?;
+        let queue = &mut self.queues[client.index()];
+        if queue.sender.is_some() {
+            return Err(SenderError::Known { client });
+        }
+        if queue.in_card > 0 {
+            let packets = queue.in_card;
+            return Err(SenderError::Busy { client, packets });
+        }
+        queue.sender = Some(sender);
+        self.classes[sender.class].clients.insert(client);
+        Ok(())
+    }
+
+    /// Changes a client's class, queue and bound. What waits goes on waiting, also where the queue is longer than it may be now; the new bound holds for it.
+    ///
+    /// # Errors
+    /// The client is not there, or a setting is outside its range.
+    pub fn set_client(&mut self, client: ClientId, sender: Sender) -> Result<(), SenderError> {
+        self.check(&sender)?;
+        let queue = &mut self.queues[client.index()];
+        let old = queue.sender.as_mut();
+        let old = old.ok_or(SenderError::Unknown { client })?;
+        let from = core::mem::replace(old, sender).class;
+        self.none_expires_before_ns = 0;
+        if from != sender.class {
+            self.classes[from].clients.remove(client);
+            let class = &mut self.classes[sender.class];
+            class.clients.insert(client);
+            if self.ready.contains(client) {
+                class.policy.woke(client);
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes the policy of a class: its numbers if it is the same policy, which then keeps what it knows of the past, or another policy, which begins anew.
+    ///
+    /// # Errors
+    /// There is no such class, or a number is outside its range; then nothing has changed.
+    pub fn set_policy(&mut self, class: usize, config: &PolicyConfig) -> Result<(), ConfigError> {
+        in_range("class", class as u64, 0, self.classes.len() as u64 - 1)?;
+        config.validate()?;
+        let class = &mut self.classes[class];
+        if class.policy.adjust(config) {
+            return Ok(());
+        }
+        class.policy = config.policy()?;
+        for client in self.ready.and(&class.clients).iter() {
+            class.policy.woke(client);
+        }
+        Ok(())
+    }
+
+    /// Takes a client out, and drops what waits: `dropped` gets each packet. What is in the card comes back by [`Self::finish`].
+    pub fn remove_client(&mut self, client: ClientId, mut dropped: impl FnMut(Packet)) {
+        let queue = &mut self.queues[client.index()];
+        let Some(sender) = queue.sender.take() else {
+            return;
+        };
+        for packet in queue.packets.drain(..) {
+            queue.counts.held.sub(packet.bytes);
+            queue.counts.drop(TransmitDrop::ClientGone, packet.bytes);
+            dropped(packet);
+        }
+        self.ready.remove(client);
+        self.classes[sender.class].clients.remove(client);
+    }
+
+    /// Takes a packet that was checked.
+    ///
+    /// # Errors
+    /// It is dropped, for a cause that is counted here: the buffer goes back to the client.
+    #[inline]
+    pub fn offer(
+        &mut self,
+        client: ClientId,
+        mut packet: Packet,
+        now_ns: u64,
+    ) -> Result<(), TransmitDrop> {
+        self.clock_ns = self.clock_ns.max(now_ns);
+        packet.arrival_ns = self.clock_ns;
+        let queue = &mut self.queues[client.index()];
+        queue.counts.asked.add(packet.bytes);
+        let fault = match &queue.sender {
+            None => Err(TransmitDrop::ClientGone),
+            Some(sender) if queue.packets.len() >= sender.queue_packets as usize => {
+                Err(TransmitDrop::QueueFull)
+            }
+            Some(sender) => Ok(*sender),
+        };
+        let sender = fault.inspect_err(|why| queue.counts.drop(*why, packet.bytes))?;
+        queue.counts.held.add(packet.bytes);
+        queue.packets.push_back(packet);
+        if queue.packets.len() == 1 {
+            self.ready.insert(client);
+            self.classes[sender.class].policy.woke(client);
+            self.look_at(client);
+        }
+        Ok(())
+    }
+
+    /// Counts a packet that a client lied about.
+    pub fn refuse(&mut self, client: ClientId, fault: TransmitFault) {
+        let counts = &mut self.queues[client.index()].counts;
+        counts.asked.add(0);
+        counts.dropped[TransmitLoss::First(fault)].add(0);
+    }
+
+    /// Puts the first packet of a queue where policies see it.
+    #[inline]
+    fn look_at(&mut self, client: ClientId) {
+        let queue = &self.queues[client.index()];
+        let Some(packet) = queue.packets.front() else {
+            self.ready.remove(client);
+            return;
+        };
+        self.heads[client.index()] = Head {
+            bytes: packet.bytes,
+            arrival_ns: packet.arrival_ns,
+        };
+        let bound = queue.sender.and_then(|sender| sender.sojourn_max_ns);
+        if let Some(bound_ns) = bound {
+            let expires_ns = packet.arrival_ns.saturating_add(bound_ns);
+            self.none_expires_before_ns = self.none_expires_before_ns.min(expires_ns);
+        }
+    }
+
+    /// Drops packets that have waited longer than they may.
+    fn expire(&mut self, dropped: &mut impl FnMut(ClientId, Packet)) {
+        if self.clock_ns <= self.none_expires_before_ns {
+            return;
+        }
+        self.none_expires_before_ns = u64::MAX;
+        let ready = self.ready;
+        for client in ready.iter() {
+            let queue = &mut self.queues[client.index()];
+            let bound = queue.sender.and_then(|sender| sender.sojourn_max_ns);
+            let Some(bound_ns) = bound else {
+                continue;
+            };
+            while let Some(packet) = queue.packets.front().copied() {
+                if self.clock_ns - packet.arrival_ns <= bound_ns {
+                    break;
+                }
+                queue.packets.pop_front();
+                queue.counts.held.sub(packet.bytes);
+                queue.counts.drop(TransmitDrop::Sojourn, packet.bytes);
+                dropped(client, packet);
+            }
+            self.look_at(client);
+        }
+    }
+
+    /// Says what to do now. Packets that have waited too long are dropped first: `dropped` gets each, for its buffer to go back to its client.
+    #[inline]
+    pub fn poll(&mut self, now_ns: u64, mut dropped: impl FnMut(ClientId, Packet)) -> Next {
+        self.clock_ns = self.clock_ns.max(now_ns);
+        self.expire(&mut dropped);
+        match self.choose() {
+            Turn::Send(client) => self.take(client),
+            Turn::AskAt(ns) => Next::AskAt(self.expiry_before(ns).unwrap_or(ns)),
+            Turn::Idle => self.expiry_before(u64::MAX).map_or(Next::Idle, Next::AskAt),
+        }
+    }
+
+    /// When the next packet is to be dropped, if that is before this time, ns.
+    fn expiry_before(&mut self, ns: u64) -> Option<u64> {
+        if self.none_expires_before_ns >= ns {
+            return None;
+        }
+        // Of a head that has left: now it is worth to look.
+        self.none_expires_before_ns = u64::MAX;
+        let ready = self.ready;
+        ready.iter().for_each(|client| self.look_at(client));
+        let at_ns = self.none_expires_before_ns.saturating_add(1);
+        (at_ns < ns).then_some(at_ns)
+    }
+
+    #[inline]
+    fn choose(&mut self) -> Turn {
+        let now_ns = self.clock_ns;
+        let starving = self
+            .classes
+            .iter()
+            .position(|class| class.is_starving(now_ns));
+        let mut ask_at_ns: Option<u64> = None;
+        for at in starving.into_iter().chain(0..self.classes.len()) {
+            let class = &mut self.classes[at];
+            let ready = self.ready.and(&class.clients);
+            if ready.is_empty() {
+                class.waits_since_ns = None;
+                continue;
+            }
+            match class.policy.next(&Queues::new(ready, &self.heads), now_ns) {
+                Turn::Send(client) => {
+                    class.waits_since_ns = Some(now_ns);
+                    self.note_waiting(at + 1, now_ns);
+                    return Turn::Send(client);
+                }
+                // Its own policy holds it back: no other class is to blame.
+                Turn::AskAt(ns) => {
+                    class.waits_since_ns = None;
+                    ask_at_ns = Some(ask_at_ns.map_or(ns, |first| first.min(ns)));
+                }
+                Turn::Idle => class.waits_since_ns = None,
+            }
+        }
+        ask_at_ns.map_or(Turn::Idle, Turn::AskAt)
+    }
+
+    /// Classes behind the one that sends wait from now on, if they have something to send and did not wait before.
+    #[inline]
+    fn note_waiting(&mut self, from: usize, now_ns: u64) {
+        for class in &mut self.classes[from..] {
+            let is_ready = !self.ready.and(&class.clients).is_empty();
+            let since_ns = class.waits_since_ns.unwrap_or(now_ns);
+            class.waits_since_ns = is_ready.then_some(since_ns);
+        }
+    }
+
+    /// Takes the first packet of a client out of its queue, on its way into the card.
+    #[inline]
+    fn take(&mut self, client: ClientId) -> Next {
+        let queue = &mut self.queues[client.index()];
+        let (Some(packet), Some(sender)) = (queue.packets.pop_front(), queue.sender) else {
+            debug_assert!(false, "{client} was chosen and has nothing");
+            return Next::Idle;
+        };
+        queue.in_card += 1;
+        let waited_ns = self.clock_ns - packet.arrival_ns;
+        queue.counts.sojourn_max_ns = queue.counts.sojourn_max_ns.max(waited_ns);
+        let policy = &mut self.classes[sender.class].policy;
+        policy.sent(client, packet.bytes, self.clock_ns);
+        self.look_at(client);
+        Next::Send(client, packet)
+    }
+
+    /// Says what became of a packet that was given to the card: it took it, or not.
+    #[inline]
+    pub fn finish(&mut self, client: ClientId, packet: Packet, is_sent: bool) {
+        let queue = &mut self.queues[client.index()];
+        queue.in_card -= 1;
+        queue.counts.held.sub(packet.bytes);
+        if is_sent {
+            queue.counts.sent.add(packet.bytes);
+        } else {
+            queue.counts.drop(TransmitDrop::Card, packet.bytes);
+        }
+    }
+
+    /// Packets of a client that wait.
+    #[must_use]
+    pub fn waiting(&self, client: ClientId) -> usize {
+        self.queues[client.index()].packets.len()
+    }
+
+    /// How a client sends; nothing of one that is not there.
+    #[must_use]
+    pub fn sender(&self, client: ClientId) -> Option<Sender> {
+        self.queues[client.index()].sender
+    }
+
+    /// What a client asked so far, all clients of this number together.
+    #[must_use]
+    pub fn counts(&self, client: ClientId) -> &SendCounts {
+        &self.queues[client.index()].counts
+    }
+}
