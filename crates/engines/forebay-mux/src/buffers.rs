@@ -3,6 +3,9 @@
 //! A fixed pool. Each client has a *queue*, the most buffers that it may hold, and a *guarantee*, as many of them as nobody else can take from it: what others
 //! may have is what is left when all guarantees are kept. So a client that never gives back harms itself.
 //!
+//! A client that comes when others hold what it is guaranteed has its guarantee as they give back, before anybody else: until then it takes nothing that a third
+//! client is guaranteed.
+//!
 //! A frame to several clients lies in one buffer with a reference for each. Each reference is charged as a whole buffer to its client: a shared buffer is free
 //! again only when the slowest has given it back, and if it counted once, a client could lose its guarantee to one that keeps what both hold. Sharing so saves the
 //! copies, and not the room. As there are at most as many buffers in use as there are references, the pool is never shorter than the charges say.
@@ -96,9 +99,13 @@ pub struct HoldCounts {
 #[derive(Clone, Debug)]
 struct Holder {
     share: Share,
+    /// As much of its guarantee as is kept for it: all of it, but for a client that came when others held it.
+    granted_frames: u32,
     /// A bit for each buffer.
     holds: Box<[u64]>,
     held_frames: u32,
+    /// Lies since it came; those of one that had its number before are not its own.
+    faults: PerReason<ReturnFault, u64, { ReturnFault::COUNT }>,
 }
 
 impl Holder {
@@ -118,10 +125,8 @@ impl Holder {
         })
     }
 
-    const fn unused_guarantee(&self) -> u32 {
-        self.share
-            .guaranteed_frames
-            .saturating_sub(self.held_frames)
+    const fn unused_grant(&self) -> u32 {
+        self.granted_frames.saturating_sub(self.held_frames)
     }
 }
 
@@ -140,8 +145,10 @@ pub struct ReceivePool {
     counts: Vec<HoldCounts>,
     /// Sum of the guarantees.
     promised: u32,
-    /// Sum of what is left of the guarantees.
+    /// Sum of what is kept for clients and not in their hands: never more than is left.
     reserved: u32,
+    /// Clients that have not all of their guarantee yet.
+    pending: ClientSet,
     /// References of all clients.
     charged: u32,
 }
@@ -160,6 +167,7 @@ impl ReceivePool {
             counts: vec![HoldCounts::default(); CLIENTS_MAX],
             promised: 0,
             reserved: 0,
+            pending: ClientSet::EMPTY,
             charged: 0,
         })
     }
@@ -168,7 +176,37 @@ impl ReceivePool {
         self.buffers.len() as u32
     }
 
-    /// Lets a client share the pool. If others hold its guarantee by then, it has it as soon as they give back.
+    /// Buffers that nobody is charged for.
+    const fn left(&self) -> u32 {
+        self.size() - self.charged
+    }
+
+    /// Keeps what is left for clients that have not all of their guarantee yet.
+    fn settle(&mut self) {
+        if self.pending.is_empty() {
+            return;
+        }
+        let pending = self.pending;
+        for client in pending.iter() {
+            let left = self.left();
+            let Some(holder) = self.holders[client.index()].as_mut() else {
+                continue;
+            };
+            // What it holds already is its own, and costs nothing more.
+            let guaranteed = holder.share.guaranteed_frames;
+            holder.granted_frames = holder
+                .granted_frames
+                .max(holder.held_frames.min(guaranteed));
+            let more = (guaranteed - holder.granted_frames).min(left - self.reserved);
+            holder.granted_frames += more;
+            self.reserved += more;
+            if holder.granted_frames == guaranteed {
+                self.pending.remove(client);
+            }
+        }
+    }
+
+    /// Lets a client share the pool. What others hold of its guarantee by then it has as they give back.
     ///
     /// # Errors
     /// It is there already, its share is outside its range, or more would be guaranteed than there is.
@@ -189,12 +227,15 @@ impl ReceivePool {
             });
         }
         self.promised += guaranteed;
-        self.reserved += guaranteed;
+        self.pending.insert(client);
         self.holders[client.index()] = Some(Holder {
             share,
+            granted_frames: 0,
             holds: vec![0; self.buffers.len().div_ceil(64)].into(),
             held_frames: 0,
+            faults: PerReason::default(),
         });
+        self.settle();
         Ok(())
     }
 
@@ -204,7 +245,7 @@ impl ReceivePool {
             return Items::default();
         };
         self.promised -= holder.share.guaranteed_frames;
-        self.reserved -= holder.unused_guarantee();
+        self.reserved -= holder.unused_grant();
         self.charged -= holder.held_frames;
         let mut reclaimed = Items::default();
         for buffer in holder.buffers() {
@@ -213,6 +254,8 @@ impl ReceivePool {
         let counts = &mut self.counts[client.index()];
         counts.reclaimed.add_all(reclaimed);
         counts.held.sub_all(reclaimed);
+        self.pending.remove(client);
+        self.settle();
         reclaimed
     }
 
@@ -227,14 +270,7 @@ impl ReceivePool {
         if holder.held_frames >= holder.share.queue_frames {
             return Err(DeliveryDrop::QueueFull);
         }
-        // A client that came later than others took all has its guarantee when there is room at all.
-        let left = self.size() - self.charged;
-        let others = if holder.unused_guarantee() > 0 {
-            0
-        } else {
-            self.reserved
-        };
-        if left > others {
+        if holder.unused_grant() > 0 || self.left() > self.reserved {
             Ok(())
         } else {
             Err(DeliveryDrop::PoolEmpty)
@@ -288,7 +324,7 @@ impl ReceivePool {
         of.references += 1;
         self.counts[client.index()].given.add(of.bytes);
         self.counts[client.index()].held.add(of.bytes);
-        self.reserved -= u32::from(holder.unused_guarantee() > 0);
+        self.reserved -= u32::from(holder.unused_grant() > 0);
         self.charged += 1;
         holder.flip(buffer);
         holder.held_frames += 1;
@@ -310,19 +346,34 @@ impl ReceivePool {
         let holder = match checked {
             Ok(holder) => holder,
             Err(fault) => {
-                self.counts[client.index()].faults[fault] += 1;
+                self.note_fault(client, fault);
                 return Err(fault);
             }
         };
         holder.flip(buffer.0);
         holder.held_frames -= 1;
-        self.reserved += u32::from(holder.unused_guarantee() > 0);
+        self.reserved += u32::from(holder.unused_grant() > 0);
         self.charged -= 1;
         let bytes = self.unreference(buffer.0);
         let counts = &mut self.counts[client.index()];
         counts.taken_back.add(bytes);
         counts.held.sub(bytes);
+        self.settle();
         Ok(())
+    }
+
+    fn note_fault(&mut self, client: ClientId, fault: ReturnFault) {
+        self.counts[client.index()].faults[fault] += 1;
+        if let Some(holder) = &mut self.holders[client.index()] {
+            holder.faults[fault] += 1;
+        }
+    }
+
+    /// Lies of this kind since the client came; 0 of one that is not there.
+    #[must_use]
+    pub fn faults_since(&self, client: ClientId, kind: ReturnFault) -> u64 {
+        let holder = self.holders[client.index()].as_ref();
+        holder.map_or(0, |holder| holder.faults[kind])
     }
 
     /// Takes a reference away; nobody's buffer is free. Gives its bytes.

@@ -13,6 +13,8 @@ const CLIENTS: u8 = 5;
 struct Model {
     size: u32,
     shares: Vec<(u8, Share)>,
+    /// As much of its guarantee as is kept for a client.
+    granted: [u32; CLIENTS as usize],
     rows: Vec<(u8, u32)>,
 }
 
@@ -28,29 +30,43 @@ impl Model {
             .map(|(_, share)| *share)
     }
 
-    /// What is left of the guarantees of all clients but one.
-    fn reserved_for_others(&self, client: u8) -> u32 {
-        let others = self.shares.iter().filter(|(of, _)| *of != client);
-        others
-            .map(|(of, share)| share.guaranteed_frames.saturating_sub(self.held(*of)))
+    fn left(&self) -> u32 {
+        self.size - self.rows.len() as u32
+    }
+
+    /// What is kept for clients and not in their hands.
+    fn reserved(&self) -> u32 {
+        let clients = self.shares.iter();
+        clients
+            .map(|(of, _)| self.granted[usize::from(*of)].saturating_sub(self.held(*of)))
             .sum()
     }
 
     fn admit(&self, client: u8) -> Result<(), DeliveryDrop> {
         let share = self.share(client).ok_or(DeliveryDrop::ClientGone)?;
-        let left = self.size - self.rows.len() as u32;
         if self.held(client) >= share.queue_frames {
             Err(DeliveryDrop::QueueFull)
-        } else if self.held(client) < share.guaranteed_frames {
-            if left > 0 {
-                Ok(())
-            } else {
-                Err(DeliveryDrop::PoolEmpty)
-            }
-        } else if left > self.reserved_for_others(client) {
+        } else if self.held(client) < self.granted[usize::from(client)]
+            || self.left() > self.reserved()
+        {
             Ok(())
         } else {
             Err(DeliveryDrop::PoolEmpty)
+        }
+    }
+
+    /// One by one, in the order of their numbers: what a client holds is its own, and what is left and kept for nobody is kept for it.
+    fn settle(&mut self) {
+        for client in 0..CLIENTS {
+            let at = usize::from(client);
+            let guaranteed = self
+                .share(client)
+                .map_or(0, |share| share.guaranteed_frames);
+            while self.granted[at] < guaranteed
+                && (self.granted[at] < self.held(client) || self.left() > self.reserved())
+            {
+                self.granted[at] += 1;
+            }
         }
     }
 
@@ -88,7 +104,7 @@ fn id(client: u8) -> ClientId {
     ClientId::new(client)
 }
 
-/// One step of both; whether a client below its guarantee was refused although it was there before others took all.
+/// One step of both.
 fn apply(pool: &mut ReceivePool, model: &mut Model, step: &Step) {
     match step {
         Step::Give(client) => {
@@ -125,6 +141,7 @@ fn apply(pool: &mut ReceivePool, model: &mut Model, step: &Step) {
                 .unwrap_or(0);
             let expected = if held.contains(&named) {
                 model.rows.retain(|row| *row != (*client, named));
+                model.settle();
                 Ok(())
             } else if named >= model.size {
                 Err(ReturnFault::BufferUnknown)
@@ -140,6 +157,8 @@ fn apply(pool: &mut ReceivePool, model: &mut Model, step: &Step) {
             );
             model.rows.retain(|(of, _)| of != client);
             model.shares.retain(|(of, _)| of != client);
+            model.granted[usize::from(*client)] = 0;
+            model.settle();
         }
         Step::Add(client, queue_frames, guaranteed_frames) => {
             let share = Share {
@@ -157,6 +176,7 @@ fn apply(pool: &mut ReceivePool, model: &mut Model, step: &Step) {
             assert_eq!(pool.add_client(id(*client), share).is_ok(), stands);
             if stands {
                 model.shares.push((*client, share));
+                model.settle();
             }
         }
     }
@@ -174,6 +194,7 @@ proptest! {
         let mut model = Model { size, ..Model::default() };
         for step in &steps {
             apply(&mut pool, &mut model, step);
+            prop_assert!(model.reserved() <= model.left() && model.left() <= pool.free_frames());
             prop_assert_eq!(pool.free_frames() as usize, size as usize - model.distinct());
             for client in 0..CLIENTS {
                 prop_assert_eq!(pool.held_frames(id(client)), model.held(client));
@@ -202,6 +223,7 @@ proptest! {
         for (client, share) in (0..).zip(&shares) {
             pool.add_client(id(client), *share).unwrap();
             model.shares.push((client, *share));
+            model.settle();
         }
         for step in steps.iter().filter(|step| !matches!(step, Step::Remove(_) | Step::Add(..))) {
             apply(&mut pool, &mut model, step);
@@ -240,6 +262,33 @@ fn one_that_keeps_what_all_got_takes_nothing_from_the_guarantee_of_another() {
     pool.take_back(id(0), buffers[0]).unwrap();
     assert_eq!(pool.give(id(2), 60), Err(DeliveryDrop::PoolEmpty));
     assert!(pool.give(id(0), 60).is_ok());
+}
+
+/// It comes when another holds all: what a third one is guaranteed stays that one's, and what comes back is kept for the new one.
+#[test]
+fn one_that_comes_late_takes_nothing_from_the_guarantee_of_a_third() {
+    let mut pool = ReceivePool::new(8).unwrap();
+    let share = |queue_frames, guaranteed_frames| Share {
+        queue_frames,
+        guaranteed_frames,
+    };
+    pool.add_client(id(0), share(8, 0)).unwrap();
+    pool.add_client(id(1), share(8, 2)).unwrap();
+    let held: Vec<_> = (0..6).map(|_| pool.give(id(0), 60).unwrap()).collect();
+    assert_eq!(pool.give(id(0), 60), Err(DeliveryDrop::PoolEmpty));
+    pool.add_client(id(2), share(8, 3)).unwrap();
+    assert_eq!(pool.give(id(2), 60), Err(DeliveryDrop::PoolEmpty));
+    held[..2]
+        .iter()
+        .for_each(|buffer| pool.take_back(id(0), *buffer).unwrap());
+    assert_eq!(pool.give(id(0), 60), Err(DeliveryDrop::PoolEmpty));
+    for client in [2, 1, 2, 1] {
+        assert!(pool.give(id(client), 60).is_ok(), "client {client}");
+    }
+    assert_eq!(pool.free_frames(), 0);
+    pool.take_back(id(0), held[2]).unwrap();
+    assert_eq!(pool.give(id(0), 60), Err(DeliveryDrop::PoolEmpty));
+    assert!(pool.give(id(2), 60).is_ok());
 }
 
 #[test]
