@@ -124,13 +124,15 @@ impl Schedule {
         (cycle_ns, self.slots.partition_point(over))
     }
 
-    /// The windows from a time on, over one cycle: begin, end and client.
-    fn from(&self, time_ns: u64) -> impl Iterator<Item = (u64, u64, ClientId)> {
-        let (cycle_ns, first) = self.at(time_ns);
-        let count = self.slots.len();
-        (first..=first + count).map(move |at| {
-            let slot = &self.slots[at % count];
-            let begin_ns = cycle_ns + (at / count) as u64 * self.cycle_ns + slot.offset_ns;
+    /// The windows from one on, over one cycle that begins at `cycle_ns`: begin, end and client.
+    fn from(&self, cycle_ns: u64, first: usize) -> impl Iterator<Item = (u64, u64, ClientId)> {
+        let (rest, again) = (&self.slots[first..], &self.slots[..]);
+        let rest = rest.iter().map(move |slot| (cycle_ns, slot));
+        let again = again
+            .iter()
+            .map(move |slot| (cycle_ns + self.cycle_ns, slot));
+        rest.chain(again).map(|(cycle_ns, slot)| {
+            let begin_ns = cycle_ns + slot.offset_ns;
             (begin_ns, begin_ns + slot.window_ns, slot.client)
         })
     }
@@ -141,6 +143,8 @@ impl Schedule {
 pub(super) struct Tdm {
     schedule: Schedule,
     busy_until_ns: u64,
+    /// The window that was looked at last: begin of its cycle, and its number.
+    last: (u64, usize),
 }
 
 impl Tdm {
@@ -148,7 +152,21 @@ impl Tdm {
         Self {
             schedule: schedule.clone(),
             busy_until_ns: 0,
+            last: (0, usize::MAX),
         }
+    }
+
+    /// As [`Schedule::at`], which mostly is what it was before.
+    fn at(&mut self, time_ns: u64) -> (u64, usize) {
+        let (cycle_ns, number) = self.last;
+        let is_in = |slot: &Slot| {
+            let begin_ns = cycle_ns + slot.offset_ns;
+            (begin_ns..begin_ns + slot.window_ns).contains(&time_ns)
+        };
+        if !self.schedule.slots.get(number).is_some_and(is_in) {
+            self.last = self.schedule.at(time_ns);
+        }
+        self.last
     }
 }
 
@@ -159,7 +177,8 @@ impl Policy for Tdm {
             return Turn::Idle;
         }
         let free_ns = self.busy_until_ns.max(now_ns);
-        for (begin_ns, end_ns, client) in self.schedule.from(free_ns) {
+        let (cycle_ns, first) = self.at(free_ns);
+        for (begin_ns, end_ns, client) in self.schedule.from(cycle_ns, first) {
             if !queues.ready().contains(client) {
                 continue;
             }
@@ -186,6 +205,7 @@ impl Policy for Tdm {
             return false;
         };
         self.schedule = schedule.clone();
+        self.last = (0, usize::MAX);
         true
     }
 }
