@@ -1,7 +1,8 @@
 //! What must hold of the multiplexer for whatever a client says. Shared by the fuzz target and by the test that replays its corpus.
 //!
-//! The bytes are what a hostile client does, in steps of 14: hand over a packet, give back a buffer, let time pass. Another client gets a frame and sends a packet
-//! after each step: it loses neither. What the hostile one handed over lies in its region; each of its buffers is in the multiplexer's hands once; the books close.
+//! The bytes are what a hostile client does, in steps of 14: hand over a packet, give back a buffer, let time pass. Another client gets a frame and sends a
+//! packet after each step: it loses neither. What the hostile one handed over lies in its region; each of its buffers is in the multiplexer's hands once; the
+//! books close.
 
 use std::collections::HashSet;
 

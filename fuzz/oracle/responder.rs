@@ -1,7 +1,7 @@
 //! What must hold of the responder for any frame. Shared by the fuzz target and by the test that replays its corpus.
 //!
-//! No panic; each frame is answered or dropped by a reason, and counted once; an answer is from the address that a client has, tells that address and no other
-//! one, has the tags of the question, and goes to no group but that of all stations of IPv6. The classifier has a verdict on it, too.
+//! No panic; each frame is answered or dropped by a reason, and counted once; an answer is from the address that a client has, tells that address and no
+//! other one, has the tags of the question, and goes to no group but that of all stations of IPv6. The classifier has a verdict on it, too.
 
 use forebay_mux::classify::Classifier;
 use forebay_mux::responder::{ANSWER_BYTES_MAX, Address, Responder};

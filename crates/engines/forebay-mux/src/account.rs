@@ -8,8 +8,8 @@
 //! | `mux_transmit` of a client | packets that it handed over | packets that the card took | [`TransmitLoss`] | what waits, and what is in the card |
 //! | `mux_respond` of the responder | questions | answers | [`ResponderDrop`] | never |
 //!
-//! Two of them are joined: what `mux_deliver` gave is what `mux_receive` got, each counted in its own place. And what is for somebody is for one client, for a
-//! group, or for the responder alone; a frame for a group is for as many clients as asked for it. [`Residual`] has all of it.
+//! Two of them are joined: what `mux_deliver` gave is what `mux_receive` got, each counted in its own place. And what is for somebody is for one client, for
+//! a group, or for the responder alone; a frame for a group is for as many clients as asked for it. [`Residual`] has all of it.
 
 use forebay_ledger::{
     Account, AccountId, Book, DropReason, GroupId, LinkSpec, PerReason, SchemaBuilder, Tally, Unit,

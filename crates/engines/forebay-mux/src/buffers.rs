@@ -1,14 +1,14 @@
 //! The receive buffers, and which client holds which of them.
 //!
-//! A fixed pool. Each client has a *queue*, the most buffers that it may hold, and a *guarantee*, as many of them as nobody else can take from it: what others
-//! may have is what is left when all guarantees are kept. So a client that never gives back harms itself.
+//! A fixed pool. Each client has a *queue*, the most buffers that it may hold, and a *guarantee*, as many of them as nobody else can take from it: what
+//! others may have is what is left when all guarantees are kept. So a client that never gives back harms itself.
 //!
-//! A client that comes when others hold what it is guaranteed has its guarantee as they give back, before anybody else: until then it takes nothing that a third
-//! client is guaranteed.
+//! A client that comes when others hold what it is guaranteed has its guarantee as they give back, before anybody else: until then it takes nothing that a
+//! third client is guaranteed.
 //!
-//! A frame to several clients lies in one buffer with a reference for each. Each reference is charged as a whole buffer to its client: a shared buffer is free
-//! again only when the slowest has given it back, and if it counted once, a client could lose its guarantee to one that keeps what both hold. Sharing so saves the
-//! copies, and not the room. As there are at most as many buffers in use as there are references, the pool is never shorter than the charges say.
+//! A frame to several clients lies in one buffer with a reference for each. Each reference is charged as a whole buffer to its client: a shared buffer is
+//! free again only when the slowest has given it back, and if it counted once, a client could lose its guarantee to one that keeps what both hold. Sharing so
+//! saves the copies, and not the room. As there are at most as many buffers in use as there are references, the pool is never shorter than the charges say.
 
 use forebay_ledger::{DropReason, PerReason, reasons};
 use thiserror::Error;
@@ -262,7 +262,7 @@ impl ReceivePool {
     /// Whether a client can be given one more buffer.
     ///
     /// # Errors
-    /// The reason against it. It is counted by who drops the frame.
+    /// The reason against it. The caller that drops the frame counts it.
     #[inline]
     pub fn admit(&self, client: ClientId) -> Result<(), DeliveryDrop> {
         let holder = self.holders[client.index()].as_ref();

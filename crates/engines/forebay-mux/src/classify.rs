@@ -5,7 +5,7 @@
 //! clients with an exact address each are one look-up, as 2 are. Two rules that fix equally many bits and can take the same frame are refused, both named.
 //!
 //! Frames to a group go to the clients that asked for it, whatever rules say. Questions for an address (ARP requests, neighbour solicitations) go to the
-//! responder; those to a group to whoever asked for the group, too.
+//! responder; those to a group to the clients that asked for the group, too.
 
 mod rule;
 mod seen;
@@ -275,7 +275,7 @@ impl Classifier {
         Ok(())
     }
 
-    /// Says which client a frame is for. It counts nothing: that is the business of whoever acts on it.
+    /// Says which client a frame is for. It counts nothing: the caller that acts on it counts.
     #[must_use]
     #[inline]
     pub fn classify(&self, frame: &[u8]) -> Verdict {

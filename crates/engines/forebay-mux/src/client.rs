@@ -67,14 +67,14 @@ impl ClientSet {
         self.0[client.index() / 64] & 1 << (client.0 % 64) != 0
     }
 
-    /// Whether nobody is in it.
+    /// Whether it has no client.
     #[must_use]
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|word| *word == 0)
     }
 
-    /// Those who are in both.
+    /// The clients that are in both.
     #[must_use]
     #[inline]
     pub fn and(&self, other: &Self) -> Self {
@@ -109,7 +109,7 @@ impl ClientSet {
             .map(|word| Self::at(word, self.0[word]))
     }
 
-    /// Those who are in it, in the order of their numbers.
+    /// The clients that are in it, in the order of their numbers.
     pub fn iter(&self) -> impl Iterator<Item = ClientId> {
         let mut left = *self;
         core::iter::from_fn(move || {

@@ -1,7 +1,7 @@
 //! The whole: frames in from the card, to clients; packets of clients out to the card; each of both in books.
 //!
-//! The memory is the caller's. A frame that is for a client gets the number of a buffer, into which the caller copies it; a packet that a client hands over is
-//! named by a descriptor that the caller has copied out of the client's memory.
+//! The memory is the caller's. A frame that is for a client gets the number of a buffer, into which the caller copies it; a packet that a client hands over
+//! is named by a descriptor that the caller has copied out of the client's memory.
 
 use core::fmt;
 
@@ -289,8 +289,9 @@ impl Mux {
         Returned::Fault(fault)
     }
 
-    /// Takes a packet that a client hands over, by a copy of its descriptor. When the descriptor can be true, `copy` copies the packet out of the client's memory,
-    /// so that the client cannot change it any longer, and says which sender it names; of a trusted client, whose packets stay where they are, nothing.
+    /// Takes a packet that a client hands over, by a copy of its descriptor. When the descriptor can be true, `copy` copies the packet out of the client's
+    /// memory, so that the client cannot change it any longer, and says which sender it names; of a trusted client, whose packets stay where they are,
+    /// nothing.
     ///
     /// # Errors
     /// The client lied, or the packet is dropped; both are counted.

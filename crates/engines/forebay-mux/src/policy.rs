@@ -134,8 +134,8 @@ impl<T: Copy> PerClient<T> {
 /// A policy with its numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PolicyConfig {
-    /// Clients in the order in which their queues had something again, each until its queue is empty or so many packets are sent, 1 to 2^32 − 1; then it waits behind
-    /// the others. With the largest number it is as the original: a client that goes on holds all others.
+    /// Clients in the order in which their queues had something again, each until its queue is empty or so many packets are sent, 1 to 2^32 − 1; then it
+    /// waits behind the others. With the largest number it is as the original: a client that goes on holds all others.
     Signalled {
         /// Most packets at once.
         burst_packets: u32,
@@ -163,8 +163,9 @@ pub enum PolicyConfig {
         /// Bytes of each packet that do not count, 0 to 256: 42 where rates are those of UDP payload over IPv4.
         uncounted_bytes: u32,
     },
-    /// Each client so many bits in each window of time, as the original. What goes beyond with its last packet is taken from the next one, so that the rate holds. The
-    /// windows are the same for all and stand still, so that at their edge a client can send twice the bits of a window in no time: where that matters take the token bucket.
+    /// Each client so many bits in each window of time, as the original. What goes beyond with its last packet is taken from the next one, so that the rate
+    /// holds. The windows are the same for all and stand still, so that at their edge a client can send twice the bits of a window in no time: where that
+    /// matters take the token bucket.
     Window {
         /// Length of a window, in ns, 100 µs to 1 s: 10 ms in the original.
         window_ns: u64,

@@ -1,8 +1,8 @@
 //! The transmit side: a queue for each client, classes of clients, and in each class a policy that says which client sends next.
 //!
-//! Classes go by strict priority, the first one first, with a guard against starvation if one is set. A packet waits no longer than its client's bound: what is
-//! older is dropped at the head of its queue, under a name of its own, so that a limiter shortens the queue and does not delay what comes behind it. Policies,
-//! their numbers, classes and bounds can be changed while packets wait; none is lost by that.
+//! Classes go by strict priority, the first one first, with a guard against starvation if one is set. A packet waits no longer than its client's bound: what
+//! is older is dropped at the head of its queue, under a name of its own, so that a limiter shortens the queue and does not delay what comes behind it.
+//! Policies, their numbers, classes and bounds can be changed while packets wait; none is lost by that.
 
 use std::collections::VecDeque;
 

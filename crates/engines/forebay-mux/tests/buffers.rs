@@ -1,4 +1,4 @@
-//! The pool against a plain list of who holds what, and what a guarantee promises.
+//! The pool against a plain list of holders, and what a guarantee promises.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 const CLIENTS: u8 = 5;
 
-/// Who holds which buffer: each reference a row.
+/// The holders of buffers: each reference a row.
 #[derive(Debug, Default)]
 struct Model {
     size: u32,

@@ -148,8 +148,8 @@ fn at_the_edge_of_a_window_twice_its_bits_can_leave() {
     }
 }
 
-/// 150 Mb/s are asked of 100: a queue of 512 packets would delay each by 62 ms. With a bound of 5 ms none waits longer, the rate holds all the same, and what is
-/// dropped has its name.
+/// 150 Mb/s are asked of 100: a queue of 512 packets would delay each by 62 ms. With a bound of 5 ms none waits longer, the rate holds all the same, and what
+/// is dropped has its name.
 #[test]
 fn a_bound_on_waiting_holds_under_a_limiter() {
     for policy in [bucket(100_000_000, 15_140), window(100_000_000)] {

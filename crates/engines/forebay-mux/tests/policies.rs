@@ -1,4 +1,4 @@
-//! Who sends next, in virtual time over a link, and what is promised of it.
+//! Which client sends next, in virtual time over a link, and what is promised of it.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,5 +1,6 @@
-//! As many bytes of each client in turn (Shreedhar and Varghese, SIGCOMM 1995): a client's turn adds a quantum to what it may send, and what its next packet does
-//! not fit into is kept for its next turn. Two clients that always have something to send differ, by their quanta, by less than a quantum and the longest packet.
+//! As many bytes of each client in turn (Shreedhar and Varghese, SIGCOMM 1995): a client's turn adds a quantum to what it may send, and what its next packet
+//! does not fit into is kept for its next turn. Two clients that always have something to send differ, by their quanta, by less than a quantum and the
+//! longest packet.
 
 use super::{PerClient, Policy, PolicyConfig, Queues, Turn};
 use crate::client::{CLIENTS_MAX, ClientId};
@@ -26,7 +27,7 @@ impl DeficitRoundRobin {
 }
 
 impl Policy for DeficitRoundRobin {
-    /// Who had nothing to send has saved nothing.
+    /// A client that had nothing to send has saved nothing.
     fn woke(&mut self, client: ClientId) {
         self.deficit_bytes[client.index()] = 0;
         self.is_in_turn &= self.cursor != client;

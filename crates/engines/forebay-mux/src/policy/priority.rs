@@ -1,6 +1,6 @@
-//! Clients of the lowest level first, with a guard against starvation: a level that has had something to send for longer than the guard without its turn sends
-//! one packet. So a level waits no longer than the guard (and one packet of each other level that waited longer), and each level below costs those above one
-//! packet for each guard at most.
+//! Clients of the lowest level first, with a guard against starvation: a level that has had something to send for longer than the guard without its turn
+//! sends one packet. So a level waits no longer than the guard (and one packet of each other level that waited longer), and each level below costs those
+//! above one packet for each guard at most.
 
 use super::{LEVELS, PerClient, Policy, PolicyConfig, Queues, Turn};
 use crate::client::{ClientId, ClientSet};

@@ -1,4 +1,4 @@
-//! Whoever signalled first is drained first.
+//! The client that signalled first is drained first.
 
 use std::collections::VecDeque;
 

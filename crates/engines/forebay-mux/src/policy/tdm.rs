@@ -67,8 +67,8 @@ pub enum ScheduleError {
 }
 
 impl Schedule {
-    /// Windows in the order of their begins, within a cycle that begins at `begin_ns` and comes again after `cycle_ns`, on a link of so many bits per second, on
-    /// which each packet takes so many bytes beside its own: 24 with Ethernet (preamble, check sum and gap).
+    /// Windows in the order of their begins, within a cycle that begins at `begin_ns` and comes again after `cycle_ns`, on a link of so many bits per second,
+    /// on which each packet takes so many bytes beside its own: 24 with Ethernet (preamble, check sum and gap).
     ///
     /// # Errors
     /// Windows overlap, end behind the cycle, or there are none; or the link has no rate.

@@ -46,7 +46,7 @@ impl Bucket {
     }
 }
 
-/// All buckets, and who waits for which time.
+/// All buckets, and the times that clients wait for.
 #[derive(Debug)]
 pub(super) struct TokenBucket {
     buckets: Vec<Bucket>,
@@ -87,7 +87,7 @@ impl TokenBucket {
             .saturating_sub(self.uncounted_bytes)
     }
 
-    /// Lets in those whose time has come, and those who have nothing to send; the time of the next one.
+    /// Lets in clients whose time has come, and clients that have nothing to send; gives the time of the next one.
     fn let_in(&mut self, queues: &Queues<'_>, now_ns: u64) -> Option<u64> {
         while let Some(&Reverse((at_ns, client))) = self.times.peek() {
             if at_ns > now_ns && queues.ready().contains(client) {

@@ -1,8 +1,8 @@
-//! So many bits of each client in each window of time: the limiter of sDDF, whose windows have 10 ms. A client that has sent its bits is silent until the window
-//! turns.
+//! So many bits of each client in each window of time: the limiter of sDDF, whose windows have 10 ms. A client that has sent its bits is silent until the
+//! window turns.
 //!
-//! What its last packet had beyond is taken from the next window, so that the rate holds. At the edge of two windows a client can send the bits of both at once,
-//! as with the original: in any time of one window's length up to twice its bits and a packet.
+//! What its last packet had beyond is taken from the next window, so that the rate holds. At the edge of two windows a client can send the bits of both at
+//! once, as with the original: in any time of one window's length up to twice its bits and a packet.
 
 use super::{PerClient, Policy, PolicyConfig, Queues, SECOND_NS, Turn};
 use crate::client::{ClientId, ClientSet};

@@ -75,7 +75,7 @@ impl Solicitation {
         })
     }
 
-    /// Where the answer goes: to who asked, or to all if that is an address which somebody wants to take (section 7.2.4).
+    /// Where the answer goes: to the sender of the question, or to all stations if it wants to take the address itself (section 7.2.4).
     fn asker(&self, frame_source: Mac) -> (Mac, Ipv6Addr, u8) {
         if self.source.is_unspecified() {
             return (ALL_NODES_MAC, ALL_NODES, OVERRIDE);
@@ -84,7 +84,7 @@ impl Solicitation {
         (mac, self.source, SOLICITED | OVERRIDE)
     }
 
-    /// The answer that its target is at `mac`, and to whom it goes.
+    /// The answer that its target is at `mac`, and the station that it goes to.
     pub(crate) fn answer(&self, mac: Mac, frame_source: Mac) -> (Mac, [u8; ANSWER_PACKET_BYTES]) {
         let (to, destination, flags) = self.asker(frame_source);
         let mut packet = [0; ANSWER_PACKET_BYTES];
