@@ -295,3 +295,112 @@ fn set(book: &mut Book, term: Tally, items: Items) {
     book.set(term.items, items.items);
     book.set(term.bytes, items.bytes);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffers::ReturnFault;
+    use crate::descriptor::TransmitFault;
+    use crate::transmit::TransmitDrop;
+    use forebay_ledger::OneOf;
+
+    const TEN: Items = Items {
+        items: 10,
+        bytes: 640,
+    };
+    const FIVE: Items = Items {
+        items: 5,
+        bytes: 320,
+    };
+
+    /// All that is counted, as it closes.
+    #[derive(Clone, Copy, Default)]
+    struct Sheet {
+        frames: FrameCounts,
+        responder: ResponderCounts,
+        delivery: DeliveryCounts,
+        receive: HoldCounts,
+        transmit: SendCounts,
+    }
+
+    impl Sheet {
+        fn closed() -> Self {
+            let mut sheet = Self::default();
+            (sheet.frames.came, sheet.frames.for_somebody) = (TEN, FIVE);
+            sheet.frames.dropped[FrameDrop::Unmatched] = FIVE;
+            sheet.frames.to_client = FIVE;
+            (sheet.delivery.came, sheet.delivery.given) = (FIVE, FIVE);
+            (sheet.receive.given, sheet.receive.held) = (FIVE, FIVE);
+            (sheet.transmit.asked, sheet.transmit.sent) = (TEN, FIVE);
+            sheet.transmit.held = FIVE;
+            sheet
+        }
+
+        fn residual(&self) -> Residual {
+            let counts = ClientCounts {
+                delivery: &self.delivery,
+                receive: &self.receive,
+                transmit: &self.transmit,
+            };
+            Residual::of_all(&self.frames, &self.responder, core::iter::once(counts))
+        }
+    }
+
+    /// One more or one byte more in any term, and it does not close.
+    #[test]
+    fn each_term_counts() {
+        assert!(Sheet::closed().residual().is_zero());
+        let terms: [fn(&mut Sheet) -> &mut Items; 19] = [
+            |sheet| &mut sheet.frames.came,
+            |sheet| &mut sheet.frames.for_somebody,
+            |sheet| &mut sheet.frames.dropped[FrameDrop::Malformed],
+            |sheet| &mut sheet.frames.to_client,
+            |sheet| &mut sheet.frames.to_group,
+            |sheet| &mut sheet.frames.to_responder,
+            |sheet| &mut sheet.frames.group_copies,
+            |sheet| &mut sheet.delivery.came,
+            |sheet| &mut sheet.delivery.given,
+            |sheet| &mut sheet.delivery.dropped[DeliveryDrop::QueueFull],
+            |sheet| &mut sheet.receive.given,
+            |sheet| &mut sheet.receive.taken_back,
+            |sheet| &mut sheet.receive.reclaimed,
+            |sheet| &mut sheet.receive.held,
+            |sheet| &mut sheet.transmit.asked,
+            |sheet| &mut sheet.transmit.sent,
+            |sheet| &mut sheet.transmit.held,
+            |sheet| &mut sheet.transmit.dropped[OneOf::First(TransmitFault::Range)],
+            |sheet| &mut sheet.transmit.dropped[OneOf::Second(TransmitDrop::Card)],
+        ];
+        for (at, term) in terms.iter().enumerate() {
+            for (items, bytes) in [(1, 0), (0, 1)] {
+                let mut sheet = Sheet::closed();
+                term(&mut sheet).add_all(Items { items, bytes });
+                assert!(!sheet.residual().is_zero(), "term {at}");
+            }
+        }
+        let questions: [fn(&mut Sheet) -> &mut u64; 4] = [
+            |sheet| &mut sheet.responder.asked,
+            |sheet| &mut sheet.responder.answered,
+            |sheet| &mut sheet.responder.dropped[ResponderDrop::NotOurs],
+            |sheet| &mut sheet.frames.group_questions,
+        ];
+        for (at, term) in questions.iter().enumerate() {
+            let mut sheet = Sheet::closed();
+            *term(&mut sheet) += 1;
+            assert!(!sheet.residual().is_zero(), "question {at}");
+        }
+        // Lies about buffers are in no equation: nothing came back.
+        let mut sheet = Sheet::closed();
+        sheet.receive.faults[ReturnFault::NotHeld] += 1;
+        assert!(sheet.residual().is_zero());
+    }
+
+    #[test]
+    fn faults_of_opposite_sign_do_not_cancel() {
+        let mut sheet = Sheet::closed();
+        sheet.delivery.came.items += 1;
+        sheet.receive.held.items += 1;
+        sheet.frames.to_client.items += 1;
+        assert!(sheet.residual().items >= 3);
+    }
+}

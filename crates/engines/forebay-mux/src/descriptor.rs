@@ -293,6 +293,7 @@ mod tests {
         assert_eq!(check.taken(), 1);
         assert!(check.give_back(69) && !check.give_back(69) && !check.give_back(70));
         assert_eq!(check.take(of(69, 0, 14)), Ok(()));
+        assert_eq!(check.take(of(68, 530, 1518)), Ok(()));
         let counted = check.faults().iter().map(|(_, count)| count);
         assert!(counted.eq([1, 1, 2, 1, 1, 0]));
     }

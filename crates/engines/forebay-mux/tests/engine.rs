@@ -498,6 +498,12 @@ fn one_that_lies_too_often_is_disconnected_and_nobody_else_notices() {
         |_| None,
     );
     assert_eq!(refused, Err(Refused::Dropped(TransmitDrop::ClientGone)));
+    let counts = world.mux.counts(id(HOSTILE));
+    let lost = counts.transmit.dropped[OneOf::Second(TransmitDrop::ClientGone)];
+    assert_eq!(lost, Items { items: 1, bytes: 0 });
+    // Its address is answered for no longer.
+    world.receive(question(HOSTILE + 1));
+    assert_eq!(world.memory.answers, 0);
     world.frame(mac(HOSTILE), 100);
     let counts = world.mux.counts(id(HOSTILE));
     assert_eq!(
