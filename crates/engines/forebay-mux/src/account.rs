@@ -395,6 +395,35 @@ mod tests {
         assert!(sheet.residual().is_zero());
     }
 
+    /// Each account closes, and what joins two of them does not.
+    #[test]
+    fn accounts_that_close_alone_must_agree() {
+        let breaks: [fn(&mut Sheet); 4] = [
+            |sheet| {
+                sheet.receive.given.add(0);
+                sheet.receive.held.add(0);
+            },
+            |sheet| {
+                sheet.delivery.came.add(0);
+                sheet.delivery.dropped[DeliveryDrop::PoolEmpty].add(0);
+            },
+            |sheet| {
+                sheet.frames.came.add(0);
+                sheet.frames.for_somebody.add(0);
+                sheet.frames.to_responder.add(0);
+            },
+            |sheet| {
+                sheet.responder.asked += 1;
+                sheet.responder.answered += 1;
+            },
+        ];
+        for (at, broken) in breaks.iter().enumerate() {
+            let mut sheet = Sheet::closed();
+            broken(&mut sheet);
+            assert_eq!(sheet.residual().items, 1, "break {at}");
+        }
+    }
+
     #[test]
     fn faults_of_opposite_sign_do_not_cancel() {
         let mut sheet = Sheet::closed();
