@@ -115,10 +115,8 @@ fn each_flow_of_repeated_frames_is_counted_by_the_table_of_connections() {
             let entry = offload.remove(&of(port).key()).unwrap().unwrap();
             assert_eq!(entry.frames.iter().sum::<u64>(), frames, "{port}");
         }
-        assert_eq!(
-            offload.counts().unwrap().of(Term::Seen).frames,
-            TIMES.into()
-        );
+        let seen = offload.counts().unwrap().of(Term::Seen).frames;
+        assert_eq!(seen, u64::from(TIMES));
     });
 }
 
