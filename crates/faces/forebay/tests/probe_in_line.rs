@@ -160,7 +160,7 @@ fn is_inside(test: &str) -> bool {
     let is_inside = wire::is_inside(test);
     if is_inside {
         lay();
-        // Nobody asks for addresses on the wire: what is on it is what the test sends.
+        // No address is asked for on the wire: what is on it is what the test sends.
         sh("ip link set lo up; ip link set far address 02:00:00:00:00:02");
         sh("ip address add 10.0.0.2/24 dev far");
         sh("ip neighbour add 10.0.0.1 lladdr 02:00:00:00:00:01 dev far");
@@ -286,8 +286,8 @@ fn the_host_receives_all_and_records_are_those_of_a_probe_that_reads_all() {
 }
 
 #[test]
-fn what_was_counted_at_the_sockets_and_nobody_got_is_found() {
-    if !is_inside("what_was_counted_at_the_sockets_and_nobody_got_is_found") {
+fn what_was_counted_at_the_sockets_and_did_not_come_is_found() {
+    if !is_inside("what_was_counted_at_the_sockets_and_did_not_come_is_found") {
         return;
     }
     let folder = TempDir::new().unwrap();

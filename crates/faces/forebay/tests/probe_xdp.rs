@@ -63,6 +63,17 @@ fn has_program() -> bool {
     is_built
 }
 
+/// Whether no thread of a process runs: each of them stops by itself when it sees the signal (`proc_pid_stat(5)`).
+fn all_stopped(pid: u32) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    tasks.flatten().all(|task| {
+        let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        stat.rsplit(") ")
+            .next()
+            .is_some_and(|rest| rest.starts_with('T'))
+    })
+}
+
 /// Sends datagrams from so many sockets in turn; what each of them sent is added to `sent`.
 fn send(sockets: usize, datagrams: usize, sent: &mut Sent) {
     let sockets: Vec<_> = (0..sockets)
@@ -227,6 +238,9 @@ fn what_a_slow_reader_loses_past_the_stack_is_found_by_name() {
     let mut sent = Sent::new();
     // A reader that is stopped reads nothing.
     assert!(signal("STOP", run.pid()));
+    wait_for("all of its threads to stop", || {
+        all_stopped(run.pid()).then_some(())
+    });
     send(10, 4_000, &mut sent);
     assert!(signal("CONT", run.pid()));
     wait_packets(&out, 4_000);
@@ -251,7 +265,7 @@ fn the_end_under_load_leaves_nothing_behind() {
         for _ in 0..2 {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
-                    send(20, 200, &mut Sent::new());
+                    send(4, 4_000, &mut Sent::new());
                 }
             });
         }

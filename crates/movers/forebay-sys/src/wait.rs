@@ -10,6 +10,7 @@
 
 use std::num::NonZeroU64;
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -137,6 +138,18 @@ fn timespec(ns: u64) -> Timespec {
     Timespec {
         tv_sec: (ns / 1_000_000_000).cast_signed(),
         tv_nsec: (ns % 1_000_000_000).cast_signed(),
+    }
+}
+
+/// Where the kernel cannot be asked, what runs there now is over after so long.
+const PROGRAMS_OVER: Duration = Duration::from_millis(20);
+
+/// Waits until all that runs under RCU in the kernel is over, as programs that see packets do: one that was just taken off may still run.
+pub fn for_programs() {
+    // SAFETY: no memory is handed over.
+    let passed = unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
+    if passed != 0 {
+        std::thread::sleep(PROGRAMS_OVER);
     }
 }
 

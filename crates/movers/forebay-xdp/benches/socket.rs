@@ -147,7 +147,7 @@ fn send(name: &str, send: &mut impl FnMut() -> u64) {
         }
         begin.elapsed().as_nanos() as f64 / sent as f64
     };
-    tell(name, (0..SESSIONS).map(session).collect(), "to nobody");
+    tell(name, (0..SESSIONS).map(session).collect(), "to no socket");
 }
 
 fn tell(name: &str, mut times_ns: Vec<f64>, more: &str) {

@@ -179,7 +179,7 @@ pub(crate) struct RawCommand {
     pub(crate) entry: RawEntry,
 }
 
-pub(crate) const TERMS: usize = 17;
+pub(crate) const TERMS: usize = 18;
 
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -233,7 +233,7 @@ plain! {
     RawExport, 104;
     RawMetadata, 56;
     RawCommand, 208;
-    RawCounters, 296;
+    RawCounters, 312;
     RawSchedule, 48;
     RawSteered, 2064;
 }

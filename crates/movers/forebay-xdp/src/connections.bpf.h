@@ -23,6 +23,7 @@ enum term {
     TABLE_FULL,
     WATCHED,
     CLOSED,
+    CONTENDED,
     TRIMMED,
     METADATA_FULL,
     NOT_IP,

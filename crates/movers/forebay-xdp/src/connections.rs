@@ -203,6 +203,8 @@ terms! {
     Watched = "watched",
     /// Went up: it closed its flow's entry, or that was closed.
     Closed = "closed",
+    /// Went up: other CPUs had its flow's entry, which it closed.
+    Contended = "contended",
     /// Went up without what is behind its headers.
     Trimmed = "trimmed",
     /// Went up: there was no room to tell of it.

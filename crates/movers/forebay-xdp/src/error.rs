@@ -47,6 +47,18 @@ pub enum XdpError {
         /// Last lines of the verifier.
         log: String,
     },
+    /// A program of the kernel did not give an entry of the table back.
+    #[error("a program of the kernel had the entry of a flow for all of {tries} tries")]
+    EntryInUse {
+        /// How often it was tried.
+        tries: u32,
+    },
+    /// A port cannot have the frames of another interface.
+    #[error("a port of {port} cannot have frames of another interface; open one there")]
+    OtherInterface {
+        /// The port's interface.
+        port: String,
+    },
     /// Another program is there, and stays.
     #[error(
         "{interface} has an XDP program of another user, which is not replaced; \

@@ -9,7 +9,7 @@
  *   a word that needs no lock (`contended`): what comes later is not counted either. That is exact, as what was counted before stays until user space takes it; it costs
  *   that the flow comes up until it is lent again. User space's hand tries again.
  * - The kernel would put zeros into the lock if the entry were the element of a hash: it copies the whole value there when it gives an element to another flow. So the
- *   hash has the number of a slot alone, and entries are slots of an array, which nobody writes over. User space knows which slots are free. A program that has found a slot
+ *   hash has the number of a slot alone, and entries are slots of an array, which are never written over. User space knows which slots are free. A program that has found a slot
  *   in the hash before it was given to another flow locks it, sees another key there (or GONE), and lets the frame go up.
  */
 #pragma once

@@ -21,6 +21,8 @@ const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/connections.bpf.
 const FILTER_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/filter.bpf.o"));
 pub(crate) const WHY_NOT: &str = include_str!(concat!(env!("OUT_DIR"), "/why_not.txt"));
 
+/// A program has an entry for less than a microsecond, unless a hypervisor took its CPU away: so often a command is tried, each time with as many looks as a frame has.
+const COMMAND_TRIES: u32 = 1_000_000;
 /// `XDP_PASS`.
 const PASS: u32 = 2;
 /// When the kernel runs a socket filter on a frame, it takes an Ethernet header off first. Behind one of zeros the program sees the frame as at a socket.
@@ -217,7 +219,7 @@ impl Programs {
             source,
         };
         let mut bytes = [0; size_of::<RawCommand>()];
-        loop {
+        for _ in 0..COMMAND_TRIES {
             let ran = self.control.run(bytes_of(&command), &mut bytes, 1);
             ran.map_err(failed)?;
             let answer = of_bytes(&bytes).unwrap_or(RawCommand::ZERO);
@@ -226,6 +228,9 @@ impl Programs {
             }
             std::thread::yield_now();
         }
+        Err(XdpError::EntryInUse {
+            tries: COMMAND_TRIES,
+        })
     }
 }
 

@@ -18,7 +18,7 @@ pub const QUEUES_MAX: u32 = QUEUES as u32;
 /// A program of the kernel on an interface that gives the frames of each queue to the [`Port`] of that queue. Frames of a queue without a port go on as if it were not
 /// there.
 ///
-/// It is taken off when it is dropped, and when the process ends in whatever way. Frames that go to a port come to nobody else: this is for an interface at a tap or a
+/// It is taken off when it is dropped, and when the process ends in whatever way. Frames that go to a port come to no other program: this is for an interface at a tap or a
 /// mirror port, and never for one through which a host is reached.
 #[derive(Debug)]
 pub struct Redirect {
@@ -81,10 +81,8 @@ impl Redirect {
     /// The port is of another interface, or of a queue above 63; the kernel refuses.
     pub fn steer(&self, port: &Port) -> Result<(), XdpError> {
         if port.interface_number() != self.number {
-            return Err(XdpError::NoInterface(format!(
-                "{} under this program",
-                port.interface()
-            )));
+            let port = port.interface().to_owned();
+            return Err(XdpError::OtherInterface { port });
         }
         if port.queue() >= QUEUES_MAX {
             return Err(XdpError::Setting {

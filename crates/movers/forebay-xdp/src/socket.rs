@@ -160,11 +160,11 @@ impl Port {
         if receiving.free.is_empty() {
             return;
         }
-        // The fill ring has a place for each of them.
-        for buffer in receiving.free.drain(..) {
-            let address = self.umem.lend(buffer, Place::Receiving);
-            let has_room = self.fill.push(address);
-            debug_assert!(has_room);
+        // The kernel shows a frame before it says that it has read the place of its buffer, so that a ring with a place for each buffer may seem full.
+        while self.fill.has_room()
+            && let Some(buffer) = receiving.free.pop()
+        {
+            self.fill.push(self.umem.lend(buffer, Place::Receiving));
         }
         self.fill.show();
         if self.fill.needs_wakeup() {
@@ -196,6 +196,11 @@ impl Port {
         }
         let mut buffer = self.send_buffer().ok_or(NotSent::Full)?;
         let sending = self.sending.as_mut().ok_or(NotSent::Full)?;
+        // The buffer may be back before the kernel says that it has read its place.
+        if !sending.ring.has_room() {
+            sending.free.push(buffer);
+            return Err(NotSent::Full);
+        }
         if let Some(bytes) = self.umem.bytes_mut(&mut buffer, frame.len()) {
             bytes.copy_from_slice(frame);
         }
@@ -204,9 +209,7 @@ impl Port {
             length: frame.len() as u32,
             options: 0,
         };
-        // The ring has a place for each buffer.
-        let has_room = sending.ring.push(descriptor);
-        debug_assert!(has_room);
+        sending.ring.push(descriptor);
         self.counts.sent += 1;
         self.counts.sent_octets += frame.len() as u64;
         Ok(())

@@ -12,18 +12,15 @@ mod frames;
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use forebay_xdp::{Config, Connections, Key, Programs, Seed, State, Tally, Term};
 use frames::cable::{cable, packet_socket, send};
-use frames::{FIN, Made, filter_in_kernel};
+use frames::{FIN, Made, filter_in_kernel, until};
 
 const SEED: Seed = Seed {
     heard_ns: 0,
     active_due_ns: u64::MAX,
 };
-/// For what the kernel does soon: without it, a test fails.
-const SOON: Duration = Duration::from_secs(20);
 /// Bytes that go to the socket of a frame that is not cut otherwise.
 const SNAP_BYTES: u32 = 200;
 
@@ -80,14 +77,6 @@ fn received(socket: &OwnedFd) -> Vec<Vec<u8>> {
             return frames;
         };
         frames.push(room[..bytes].to_vec());
-    }
-}
-
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !is_so() {
-        assert!(begin.elapsed() < SOON, "{what} did not happen");
-        std::thread::yield_now();
     }
 }
 
@@ -258,7 +247,14 @@ fn in_a_group_each_frame_is_seen_once() {
         let four = [&heavy, &heavy, &light, &light].map(Made::frame);
         let frames: Vec<_> = (0..50).flat_map(|_| four.clone()).collect();
         sent(&programs, [&far, &other], &frames);
-        let up: usize = group.iter().map(|socket| received(socket).len()).sum();
+        let mut up = 0;
+        until("the frames at both sockets", || {
+            up += group
+                .iter()
+                .map(|socket| received(socket).len())
+                .sum::<usize>();
+            up >= 100
+        });
         assert_eq!(up, 100);
         let counts = programs.counts().unwrap();
         assert_eq!(counts.of(Term::Counted).frames, 100);

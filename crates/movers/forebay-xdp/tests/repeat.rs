@@ -9,17 +9,13 @@
 
 mod frames;
 
-use std::time::{Duration, Instant};
-
 use forebay_xdp::{
     Config, Connections, Offload, OneVerdict, REPEATED_BYTES_MAX, REPEATED_RATE_MIN_HZ, Repeat,
     Repeater, Seed, State, Term, Verdict, XdpError,
 };
 use frames::cable::cable;
-use frames::{Made, UDP};
+use frames::{Made, UDP, until};
 
-/// For what the kernel does soon: without it, a test fails.
-const SOON: Duration = Duration::from_secs(20);
 const TIMES: u32 = 1_000;
 const RATE_HZ: f64 = 1e6;
 const REPEAT: Repeat = Repeat {
@@ -50,14 +46,6 @@ fn arrived() -> u64 {
         .find(|line| line.trim_start().starts_with("near:"));
     let numbers = line.unwrap().split_once(':').unwrap().1;
     numbers.split_whitespace().nth(1).unwrap().parse().unwrap()
-}
-
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !is_so() {
-        assert!(begin.elapsed() < SOON, "{what} did not happen");
-        std::thread::yield_now();
-    }
 }
 
 #[test]

@@ -11,24 +11,13 @@ mod frames;
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use forebay_xdp::{Copying, Mode, NotSent, Port, PortConfig, Redirect, Tally, XdpError};
-use frames::Made;
 use frames::cable::{cable, packet_socket, send};
+use frames::{Made, until};
 
-/// For what the kernel does soon: without it, a test fails.
-const SOON: Duration = Duration::from_secs(20);
 /// Set for the child that is killed.
 const CHILD: &str = "FOREBAY_XDP_PORT_CHILD";
-
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !is_so() {
-        assert!(begin.elapsed() < SOON, "{what} did not happen");
-        std::thread::yield_now();
-    }
-}
 
 fn sh(line: &str) {
     let ended = Command::new("sh").args(["-c", line]).output().unwrap();
@@ -81,8 +70,8 @@ fn frame(number: u16) -> Vec<u8> {
     .frame()
 }
 
-/// Sends so many frames from the far end, and waits until the program has seen them.
-fn send_all(redirect: &Redirect, count: u16) {
+/// Sends so many frames from the far end, and waits until each of them is in the port's ring or lost: the program sees it earlier.
+fn send_all(redirect: &Redirect, port: &Port, count: u16) {
     let (far, _) = packet_socket("far", 0);
     let before = redirect.steered(0).unwrap().redirected.frames;
     for number in 0..count {
@@ -92,6 +81,15 @@ fn send_all(redirect: &Redirect, count: u16) {
             redirect.steered(0).unwrap().redirected.frames == before + u64::from(number) + 1
         });
     }
+    until("the last frame at the port", || {
+        redirect.steered(0).unwrap().redirected.frames == told(port)
+    });
+}
+
+/// Frames that came out, were not believed, were lost, or are held.
+fn told(port: &Port) -> u64 {
+    let counts = port.counts();
+    counts.received + counts.disbelieved + port.statistics().unwrap().lost() + port.held()
 }
 
 fn received(port: &mut Port) -> Vec<Vec<u8>> {
@@ -106,8 +104,7 @@ fn received(port: &mut Port) -> Vec<Vec<u8>> {
 fn assert_closed(redirect: &Redirect, port: &Port) {
     let redirected = redirect.steered(port.queue()).unwrap().redirected.frames;
     let (statistics, counts) = (port.statistics().unwrap(), port.counts());
-    let told = counts.received + counts.disbelieved + statistics.lost() + port.held();
-    assert_eq!(redirected, told, "{statistics:?} {counts:?}");
+    assert_eq!(redirected, told(port), "{statistics:?} {counts:?}");
     assert_eq!(counts.disbelieved, 0);
     let buffers = port.buffers();
     assert_eq!(buffers.sum(), buffers.total, "{buffers:?}");
@@ -134,7 +131,7 @@ fn frames_come_to_the_port_of_their_queue_and_others_go_on() {
         let mut sent = 0;
         // Each buffer is used several times.
         for _ in 0..10 {
-            send_all(&redirect, 100);
+            send_all(&redirect, &port, 100);
             sent += 100;
             until("100 frames at the port", || port.held() == 100);
             assert_closed(&redirect, &port);
@@ -164,7 +161,7 @@ fn frames_come_to_the_port_of_their_queue_and_others_go_on() {
 fn a_full_receive_ring_is_counted_as_that_and_as_nothing_else() {
     on_cable(|redirect| {
         let mut port = port(&redirect, &small(64, 8));
-        send_all(&redirect, 100);
+        send_all(&redirect, &port, 100);
         let statistics = port.statistics().unwrap();
         assert_eq!(
             (statistics.ring_full, statistics.dropped),
@@ -181,7 +178,7 @@ fn a_full_receive_ring_is_counted_as_that_and_as_nothing_else() {
         assert_eq!(received(&mut port).len(), 8);
         assert_closed(&redirect, &port);
         // It goes on.
-        send_all(&redirect, 8);
+        send_all(&redirect, &port, 8);
         assert_eq!(received(&mut port).len(), 8);
         assert_closed(&redirect, &port);
     });
@@ -191,7 +188,7 @@ fn a_full_receive_ring_is_counted_as_that_and_as_nothing_else() {
 fn an_empty_fill_ring_drops_and_its_own_count_is_no_term() {
     on_cable(|redirect| {
         let mut port = port(&redirect, &small(8, 64));
-        send_all(&redirect, 100);
+        send_all(&redirect, &port, 100);
         let statistics = port.statistics().unwrap();
         assert_eq!(
             (statistics.ring_full, statistics.dropped),
@@ -206,7 +203,7 @@ fn an_empty_fill_ring_drops_and_its_own_count_is_no_term() {
             (8, 0, 0)
         );
         assert_eq!(received(&mut port).len(), 8);
-        send_all(&redirect, 8);
+        send_all(&redirect, &port, 8);
         assert_eq!(received(&mut port).len(), 8);
         assert_closed(&redirect, &port);
     });
@@ -347,7 +344,7 @@ fn a_queue_has_one_port_at_a_time_and_is_free_again_when_it_is_closed() {
         let config = small(16, 16);
         for _ in 0..20 {
             let port = port(&redirect, &config);
-            send_all(&redirect, 3);
+            send_all(&redirect, &port, 3);
             assert_eq!(port.held(), 3);
         }
         let first = port(&redirect, &config);

@@ -13,13 +13,13 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use forebay_xdp::{
     Config, Connections, Entry, Key, Mode, Offload, Programs, Seed, State, Tally, Term, XdpError,
 };
 use frames::cable::{cable, packet_socket, send};
-use frames::{FIN, Made, filter_in_kernel, in_kernel};
+use frames::{FIN, Made, SOON, filter_in_kernel, in_kernel, until};
 
 const SEED: Seed = Seed {
     heard_ns: 0,
@@ -27,8 +27,6 @@ const SEED: Seed = Seed {
 };
 /// Set for the child that is killed.
 const CHILD: &str = "FOREBAY_XDP_CHILD";
-/// For what the kernel does soon: without it, a test fails.
-const SOON: Duration = Duration::from_secs(20);
 
 /// Runs in a thread, with the cable and the program, or not at all.
 fn on_cable(test: impl FnOnce() + Send + 'static) {
@@ -61,14 +59,6 @@ fn received(socket: &OwnedFd) -> Vec<Vec<u8>> {
             return frames;
         };
         frames.push(room[..bytes].to_vec());
-    }
-}
-
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !is_so() {
-        assert!(begin.elapsed() < SOON, "{what} did not happen");
-        std::thread::yield_now();
     }
 }
 

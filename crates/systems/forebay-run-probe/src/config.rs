@@ -79,7 +79,7 @@ settings! {
     pub struct ProbeSettings in [probe] {
         /// A capture, pcap or pcapng, compressed by gzip or Zstandard or not; `-` is standard input.
         read: Option<PathBuf> => "required, if there is no interface",
-        /// An interface, as eth0, whose packets are read live, in and out; of loopback each once. Needs CAP_NET_RAW.
+        /// An interface, as eth0, whose packets are read live, in and out; of loopback each once, and past the kernel's stack those that come in alone. Needs CAP_NET_RAW.
         #[flag = "interface"]
         interface: Option<String> => "required, if there is no capture to read",
         /// Of an interface: how its packets come to this process: packet, by packet sockets, or xdp, past the kernel's stack, which gets none of them: for an interface at a tap or a mirror port, each queue of which has a thread.
@@ -88,7 +88,7 @@ settings! {
         /// Of an interface: so many threads share its packets, each flow in one of them, with a ring and a table of its own.
         #[flag = "queues"]
         queues: u16 [1..=64] = 1,
-        /// Of an interface: memory of each queue for packets that wait to be read, in bytes, in blocks of 256 KiB; what finds no room is lost, and counted.
+        /// Of an interface: memory of each queue for packets that wait to be read, in bytes, in blocks of 256 KiB, or with `input = "xdp"` in buffers of 4 KiB for a frame each, a power of two of them; what finds no room is lost, and counted.
         #[flag = "ring"]
         ring_bytes: u64 [524_288..=4_294_967_296] = 33_554_432,
         /// Of an interface: so many first bytes of each packet are read. Octets are those of whole packets.

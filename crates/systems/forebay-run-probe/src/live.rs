@@ -60,6 +60,8 @@ pub(crate) struct Live<'a> {
     interface: String,
     is_down: bool,
     has_told_passed: bool,
+    /// No program that belongs here was taken off.
+    is_steered: bool,
     stop: Stop,
     book: CaptureBook,
 }
@@ -74,6 +76,7 @@ impl<'a> Live<'a> {
             ring: RingCounts::default(),
             is_down: false,
             has_told_passed: false,
+            is_steered: true,
             stop: stop.clone(),
             book,
         }
@@ -178,8 +181,15 @@ impl<'a> Live<'a> {
         Ok(())
     }
 
-    /// Tells once that a part of the packets is not read.
+    /// Tells once that a part of the packets is not read, or none any more.
     fn tell_passed(&mut self, note: &dyn Fn(String)) {
+        if self.is_steered && !self.port.is_steered() {
+            self.is_steered = false;
+            note(format!(
+                "the program that steers packets of {} to this process was taken off: none come any more; begin anew",
+                self.interface
+            ));
+        }
         if self.ring.passed > 0 && !self.has_told_passed {
             self.has_told_passed = true;
             note(format!(

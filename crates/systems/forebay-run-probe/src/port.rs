@@ -116,6 +116,14 @@ impl Port {
         Ok(())
     }
 
+    /// Whether packets come: of AF_XDP, the program that steers them may have been taken off.
+    pub(crate) fn is_steered(&self) -> bool {
+        match self {
+            Self::Packet(_) => true,
+            Self::Xdp(port) => port.is_steered(),
+        }
+    }
+
     /// Takes no more packets; those that came before are in the ring, or will be.
     pub(crate) fn close(&self) -> Result<(), ProbeError> {
         match self {

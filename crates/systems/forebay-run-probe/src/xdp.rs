@@ -157,6 +157,12 @@ impl XdpPort {
     /// The program goes: what the queues had until then is in their rings.
     pub(crate) fn close(&self) {
         self.program().detach();
+        wait::for_programs();
+    }
+
+    /// Whether the program is where it was put.
+    pub(crate) fn is_steered(&self) -> bool {
+        self.program().is_attached().unwrap_or(false)
     }
 }
 

@@ -2,17 +2,15 @@
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::time::Duration;
 
 use super::interface::{Interface, InterfaceState};
 use super::ring::{Block, Ring, RingSize};
 use crate::SysError;
 use crate::socket::set_int;
+use crate::wait;
 
 /// Bytes in front of each frame that the kernel leaves free: a VLAN tag fits, which the kernel has taken out of the frame.
 const HEADROOM_BYTES: i32 = 4;
-/// Where the kernel does not say when packets under way have passed, that is waited for.
-const PASSED: Duration = Duration::from_millis(20);
 
 /// What the kernel counted since it was last asked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -165,13 +163,7 @@ impl PacketSocket {
     /// The kernel refuses.
     pub fn shut(&self) -> Result<(), SysError> {
         self.accept(0)?;
-        // It waits for all that runs under RCU in the kernel, as the way of a packet to its filter does.
-        // SAFETY: no memory is handed over.
-        let passed =
-            unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
-        if passed != 0 {
-            std::thread::sleep(PASSED);
-        }
+        wait::for_programs();
         Ok(())
     }
 

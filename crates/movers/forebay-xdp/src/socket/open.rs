@@ -23,7 +23,7 @@ impl Port {
     ///
     /// # Errors
     /// A setting is outside its range; there is no such interface or queue, or another socket has it; this process lacks `CAP_NET_RAW`, or may not lock so much memory;
-    /// the driver cannot do without a copy, and shall ([`Copying::Never`]).
+    /// the driver cannot do without a copy, and shall ([`Copying::Never`](super::Copying::Never)).
     pub fn open(interface: &str, queue: u32, config: &PortConfig) -> Result<Self, XdpError> {
         config.validate()?;
         let number = interface_number(interface)?;
@@ -79,8 +79,8 @@ impl Port {
                 .ring(which, entries)
                 .map_err(failed("setsockopt(AF_XDP ring)"))
         };
-        // The kernel wants these two of each socket.
-        let fill = Giving::new(ring(Which::Fill, config.receive_buffers.max(2))?);
+        // The kernel wants these two of each socket. What it has read of a ring it says later than what came of it: there is room for both.
+        let fill = Giving::new(ring(Which::Fill, 2 * config.receive_buffers.max(1))?);
         let completion = Taking::new(ring(Which::Completion, config.send_buffers.max(2))?);
         let receiving = match config.receive_buffers {
             0 => None,
@@ -92,7 +92,7 @@ impl Port {
         let sending = match config.send_buffers {
             0 => None,
             places => Some(Sending {
-                ring: Giving::new(ring(Which::Send, places)?),
+                ring: Giving::new(ring(Which::Send, 2 * places)?),
                 free: send_free,
             }),
         };

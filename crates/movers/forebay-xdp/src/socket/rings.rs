@@ -30,7 +30,7 @@ impl<T: Plain> Giving<T> {
     }
 
     /// Whether a place is free.
-    fn has_room(&mut self) -> bool {
+    pub(crate) fn has_room(&mut self) -> bool {
         if self.at.wrapping_sub(self.read) < self.memory.entries() {
             return true;
         }

@@ -5,6 +5,7 @@
 pub(crate) mod cable;
 
 use std::net::IpAddr;
+use std::time::{Duration, Instant};
 
 use forebay_xdp::{Config, Connections, Key, Programs, Software, Verdict, XdpError};
 
@@ -206,5 +207,17 @@ fn or_skipped(loaded: Result<Programs, XdpError>) -> Option<Programs> {
             None
         }
         Err(error) => panic!("{error}"),
+    }
+}
+
+/// For what the kernel does soon: without it, a test fails.
+pub(crate) const SOON: Duration = Duration::from_secs(20);
+
+/// Waits until something is so.
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < SOON, "{what} did not happen");
+        std::thread::yield_now();
     }
 }

@@ -10,7 +10,7 @@ pub(crate) struct Seen {
     pub(crate) counts: Counts,
     /// Frames that came, by the table in the kernel itself, and by those that handed them to one in software.
     pub(crate) frames: u64,
-    /// Frames that it let go on, as those count them that they went to; none where nobody does.
+    /// Frames that it let go on, as the kernel counts them for each socket; none where they are not counted.
     pub(crate) came_up: Option<u64>,
     /// By those that took flows out of it.
     pub(crate) taken: Volume,
