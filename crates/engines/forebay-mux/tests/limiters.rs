@@ -269,3 +269,41 @@ fn payload_alone_counts_where_that_is_set() {
         "{payload_bits}"
     );
 }
+
+fn windows(rate_bps: Option<u64>, window_ns: u64) -> PolicyConfig {
+    PolicyConfig::Window {
+        window_ns,
+        rate_bps: PerClient::all(rate_bps),
+        uncounted_bytes: 0,
+    }
+}
+
+/// What leaves of a queue that is kept full between two times, in bytes.
+fn sent_until(transmit: &mut Transmit, from_ns: u64, until_ns: u64) -> u64 {
+    let (mut now_ns, mut bytes) = (from_ns, 0);
+    while now_ns < until_ns {
+        while transmit.waiting(id(0)) < 4 {
+            transmit.offer(id(0), packet(0, 1514), now_ns).unwrap();
+        }
+        now_ns = match transmit.poll(now_ns, |_, _| {}) {
+            Next::Send(client, packet) => {
+                bytes += u64::from(packet.bytes);
+                transmit.finish(client, packet, true);
+                now_ns + 1211
+            }
+            Next::AskAt(at_ns) => at_ns,
+            Next::Idle => now_ns + 1,
+        };
+    }
+    bytes
+}
+
+#[test]
+fn what_was_sent_without_a_rate_is_not_owed_to_a_later_one() {
+    let mut transmit = with_client(windows(None, 10 * MS), SENDER);
+    let unlimited = sent_until(&mut transmit, 0, SECOND_NS);
+    assert!(unlimited > 1_000_000_000, "{unlimited}");
+    transmit.set_policy(0, &window(100_000_000)).unwrap();
+    let limited = sent_until(&mut transmit, SECOND_NS, 2 * SECOND_NS);
+    assert!((12_375_000..12_626_000).contains(&limited), "{limited}");
+}

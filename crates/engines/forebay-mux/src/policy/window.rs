@@ -27,6 +27,13 @@ impl Budget {
         self.window = window;
     }
 
+    /// Counts a packet. Without a rate nothing is ever paid back, so that nothing may be spent.
+    const fn spend(&mut self, bytes: u32) {
+        if self.bits.is_some() {
+            self.spent_bits += bytes as u64 * 8;
+        }
+    }
+
     fn is_left(&self) -> bool {
         self.bits.is_none_or(|bits| self.spent_bits < bits)
     }
@@ -99,7 +106,7 @@ impl Policy for Window {
     #[inline]
     fn sent(&mut self, client: ClientId, bytes: u32, _now_ns: u64) {
         let counted = bytes.saturating_sub(self.uncounted_bytes);
-        self.budgets[client.index()].spent_bits += u64::from(counted) * 8;
+        self.budgets[client.index()].spend(counted);
         self.cursor = client;
     }
 
