@@ -88,8 +88,8 @@ pub trait Policy: fmt::Debug + Send {
     /// The head of a queue was sent, of so many bytes, as was decided before.
     fn sent(&mut self, client: ClientId, bytes: u32, now_ns: u64);
 
-    /// Takes other numbers and keeps what it knows of the past. False: they are another policy's.
-    fn adjust(&mut self, config: &PolicyConfig) -> bool;
+    /// Takes other numbers at this time, ns, and keeps what it knows of the past. False: they are another policy's.
+    fn adjust(&mut self, config: &PolicyConfig, now_ns: u64) -> bool;
 }
 
 /// A value for each client.

@@ -255,7 +255,7 @@ impl Transmit {
         in_range("class", class as u64, 0, self.classes.len() as u64 - 1)?;
         config.validate()?;
         let class = &mut self.classes[class];
-        if class.policy.adjust(config) {
+        if class.policy.adjust(config, self.clock_ns) {
             return Ok(());
         }
         class.policy = config.policy()?;

@@ -307,3 +307,69 @@ fn what_was_sent_without_a_rate_is_not_owed_to_a_later_one() {
     let limited = sent_until(&mut transmit, SECOND_NS, 2 * SECOND_NS);
     assert!((12_375_000..12_626_000).contains(&limited), "{limited}");
 }
+
+/// From 0.8 bits of a window on: what a window gives is not rounded to bits, and between two packets no window is polled in vain.
+#[test]
+fn the_shortest_windows_hold_the_slowest_rates() {
+    for (rate_bps, until_ns) in [
+        (8000, 1000 * SECOND_NS),
+        (15_000, 500 * SECOND_NS),
+        (999_999, 10 * SECOND_NS),
+        (1_000_000_000_000, MS),
+    ] {
+        let full = Full {
+            link_rate_bps: 100_000_000_000_000,
+            lengths: &[&[1514, 60, 300]],
+            until_ns,
+            depth: 4,
+        };
+        let policy = windows(Some(rate_bps), 100_000);
+        let left = full.run(&mut with_client(policy, SENDER));
+        let bits = bytes_of(&left, 0) as f64 * 8.0;
+        let asked = rate_bps as f64 * until_ns as f64 / SECOND_NS as f64;
+        assert!((bits / asked - 1.0).abs() < 0.01, "{bits} of {asked}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever rate and window are legal: within a percent and a packet, asked for as often as there are packets.
+    #[test]
+    fn a_window_of_any_legal_length_holds_any_legal_rate(
+        rate_bps in (3.9_f64..12.0).prop_map(|power| (10_f64.powf(power) as u64).max(8000)),
+        window_ns in (5.0_f64..9.0).prop_map(|power| (10_f64.powf(power) as u64).clamp(100_000, SECOND_NS)),
+    ) {
+        let bits = 400 * 1514 * 8;
+        let windows_ns = (bits * SECOND_NS / rate_bps).max(2).div_ceil(window_ns);
+        prop_assume!(u128::from(rate_bps) * u128::from(window_ns * windows_ns) < 1_u128 << 62);
+        let until_ns = windows_ns * window_ns;
+        prop_assume!(rate_bps / 8 / 1514 * until_ns / SECOND_NS < 50_000);
+        let full = Full { link_rate_bps: 100_000_000_000_000, lengths: &[&[1514]], until_ns, depth: 4 };
+        let left = full.run(&mut with_client(windows(Some(rate_bps), window_ns), SENDER));
+        let asked = rate_bps as f64 * until_ns as f64 / SECOND_NS as f64;
+        let sent = bytes_of(&left, 0) as f64 * 8.0;
+        prop_assert!((sent - asked).abs() <= asked * 0.01 + 1514.0 * 8.0, "{sent} of {asked}");
+    }
+}
+
+/// Whether the rate of a window is set once or often: no more than the greatest gives, and no silence beyond a window and a packet.
+#[test]
+fn a_window_whose_rate_goes_up_and_down_gives_no_more_than_the_greatest() {
+    let mut transmit = with_client(window(1_000_000), SENDER);
+    let mut bytes = 0;
+    for step in 0..1000 {
+        let rate_bps = if step % 2 == 0 { 10_000_000 } else { 1_000_000 };
+        transmit.set_policy(0, &window(rate_bps)).unwrap();
+        bytes += sent_until(&mut transmit, step * MS, (step + 1) * MS);
+    }
+    assert!(bytes <= 10_000_000 / 8 + 1514, "{bytes}");
+    assert!(bytes > 1_000_000 / 8, "{bytes}");
+    transmit
+        .set_policy(0, &windows(Some(1_000_000_000_000), 10 * MS))
+        .unwrap();
+    sent_until(&mut transmit, SECOND_NS, SECOND_NS + 10 * MS);
+    transmit.set_policy(0, &window(8_000_000)).unwrap();
+    let slow = sent_until(&mut transmit, SECOND_NS + 10 * MS, SECOND_NS + 110 * MS);
+    assert!((99_000..102_000).contains(&slow), "{slow}");
+}

@@ -62,7 +62,7 @@ impl Policy for DeficitRoundRobin {
         *deficit = deficit.saturating_sub(bytes);
     }
 
-    fn adjust(&mut self, config: &PolicyConfig) -> bool {
+    fn adjust(&mut self, config: &PolicyConfig, _now_ns: u64) -> bool {
         let PolicyConfig::DeficitRoundRobin { quantum_bytes } = config else {
             return false;
         };

@@ -79,7 +79,7 @@ impl Policy for Priority {
     }
 
     /// Levels that stay keep their turn and how long they have waited.
-    fn adjust(&mut self, config: &PolicyConfig) -> bool {
+    fn adjust(&mut self, config: &PolicyConfig, _now_ns: u64) -> bool {
         let PolicyConfig::Priority { level, guard_ns } = config else {
             return false;
         };

@@ -28,7 +28,7 @@ impl Policy for RoundRobin {
         self.cursor = client;
     }
 
-    fn adjust(&mut self, config: &PolicyConfig) -> bool {
+    fn adjust(&mut self, config: &PolicyConfig, _now_ns: u64) -> bool {
         *config == PolicyConfig::RoundRobin
     }
 }

@@ -66,7 +66,7 @@ impl Policy for Signalled {
         self.left_packets = self.left_packets.saturating_sub(1);
     }
 
-    fn adjust(&mut self, config: &PolicyConfig) -> bool {
+    fn adjust(&mut self, config: &PolicyConfig, _now_ns: u64) -> bool {
         let &PolicyConfig::Signalled { burst_packets } = config else {
             return false;
         };

@@ -200,7 +200,7 @@ impl Policy for Tdm {
         self.busy_until_ns = self.busy_until_ns.max(now_ns) + self.schedule.takes_ns(bytes);
     }
 
-    fn adjust(&mut self, config: &PolicyConfig) -> bool {
+    fn adjust(&mut self, config: &PolicyConfig, _now_ns: u64) -> bool {
         let PolicyConfig::Tdm(schedule) = config else {
             return false;
         };

@@ -131,7 +131,7 @@ impl Policy for TokenBucket {
     }
 
     /// Buckets keep when they are full, so that a rate that is set often gives nothing away.
-    fn adjust(&mut self, config: &PolicyConfig) -> bool {
+    fn adjust(&mut self, config: &PolicyConfig, _now_ns: u64) -> bool {
         let PolicyConfig::TokenBucket {
             rate_bps,
             burst_bytes,
