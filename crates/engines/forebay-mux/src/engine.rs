@@ -194,12 +194,17 @@ impl Mux {
         self.transmit.set_client(client, sender)
     }
 
-    /// Changes the policy of a class.
+    /// Changes the policy of a class at this time, ns.
     ///
     /// # Errors
     /// As [`Transmit::set_policy`].
-    pub fn set_policy(&mut self, class: usize, config: &PolicyConfig) -> Result<(), ConfigError> {
-        self.transmit.set_policy(class, config)
+    pub fn set_policy(
+        &mut self,
+        class: usize,
+        config: &PolicyConfig,
+        now_ns: u64,
+    ) -> Result<(), ConfigError> {
+        self.transmit.set_policy(class, config, now_ns)
     }
 
     /// Takes a frame that the card received, 65,550 bytes at most.

@@ -88,6 +88,11 @@ pub trait Policy: fmt::Debug + Send {
     /// The head of a queue was sent, of so many bytes, as was decided before.
     fn sent(&mut self, client: ClientId, bytes: u32, now_ns: u64);
 
+    /// The head of a queue was dropped, or its client left: another head may be there, or none.
+    fn head_lost(&mut self, client: ClientId) {
+        let _ = client;
+    }
+
     /// Takes other numbers at this time, ns, and keeps what it knows of the past. False: they are another policy's.
     fn adjust(&mut self, config: &PolicyConfig, now_ns: u64) -> bool;
 }

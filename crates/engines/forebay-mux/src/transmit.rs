@@ -152,6 +152,14 @@ struct Queue {
     counts: SendCounts,
 }
 
+impl Queue {
+    /// The client's class, and how long its packets may wait, ns; nothing where that has no bound.
+    fn bound(&self) -> Option<(usize, u64)> {
+        let sender = self.sender?;
+        Some((sender.class, sender.sojourn_max_ns?))
+    }
+}
+
 /// Queues of all clients.
 #[derive(Debug)]
 pub struct Transmit {
@@ -238,6 +246,7 @@ impl Transmit {
         self.none_expires_before_ns = 0;
         if from != sender.class {
             self.classes[from].clients.remove(client);
+            self.classes[from].policy.head_lost(client);
             let class = &mut self.classes[sender.class];
             class.clients.insert(client);
             if self.ready.contains(client) {
@@ -247,13 +256,19 @@ impl Transmit {
         Ok(())
     }
 
-    /// Changes the policy of a class: its numbers if it is the same policy, which then keeps what it knows of the past, or another policy, which begins anew.
+    /// Changes the policy of a class at this time, ns: its numbers if it is the same policy, which then keeps what it knows of the past, or another policy, which begins anew.
     ///
     /// # Errors
     /// There is no such class, or a number is outside its range; then nothing has changed.
-    pub fn set_policy(&mut self, class: usize, config: &PolicyConfig) -> Result<(), ConfigError> {
+    pub fn set_policy(
+        &mut self,
+        class: usize,
+        config: &PolicyConfig,
+        now_ns: u64,
+    ) -> Result<(), ConfigError> {
         in_range("class", class as u64, 0, self.classes.len() as u64 - 1)?;
         config.validate()?;
+        self.clock_ns = self.clock_ns.max(now_ns);
         let class = &mut self.classes[class];
         if class.policy.adjust(config, self.clock_ns) {
             return Ok(());
@@ -277,7 +292,9 @@ impl Transmit {
             dropped(packet);
         }
         self.ready.remove(client);
-        self.classes[sender.class].clients.remove(client);
+        let class = &mut self.classes[sender.class];
+        class.clients.remove(client);
+        class.policy.head_lost(client);
     }
 
     /// Takes a packet that was checked.
@@ -332,8 +349,7 @@ impl Transmit {
             bytes: packet.bytes,
             arrival_ns: packet.arrival_ns,
         };
-        let bound = queue.sender.and_then(|sender| sender.sojourn_max_ns);
-        if let Some(bound_ns) = bound {
+        if let Some((_, bound_ns)) = queue.bound() {
             let expires_ns = packet.arrival_ns.saturating_add(bound_ns);
             self.none_expires_before_ns = self.none_expires_before_ns.min(expires_ns);
         }
@@ -348,10 +364,10 @@ impl Transmit {
         let ready = self.ready;
         for client in ready.iter() {
             let queue = &mut self.queues[client.index()];
-            let bound = queue.sender.and_then(|sender| sender.sojourn_max_ns);
-            let Some(bound_ns) = bound else {
+            let Some((class, bound_ns)) = queue.bound() else {
                 continue;
             };
+            let waited = queue.packets.len();
             while let Some(packet) = queue.packets.front().copied() {
                 if self.clock_ns - packet.arrival_ns <= bound_ns {
                     break;
@@ -360,6 +376,9 @@ impl Transmit {
                 queue.counts.held.sub(packet.bytes);
                 queue.counts.drop(TransmitDrop::Sojourn, packet.bytes);
                 dropped(client, packet);
+            }
+            if queue.packets.len() < waited {
+                self.classes[class].policy.head_lost(client);
             }
             self.look_at(client);
         }

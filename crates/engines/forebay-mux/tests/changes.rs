@@ -111,7 +111,9 @@ fn apply(transmit: &mut Transmit, model: &mut Model, step: &Step) {
                 transmit.finish(id(client), packet, is_sent);
             }
         }
-        Step::Policy(class, policy) => transmit.set_policy(class, &policies()[policy]).unwrap(),
+        Step::Policy(class, policy) => transmit
+            .set_policy(class, &policies()[policy], model.now_ns)
+            .unwrap(),
         Step::Class(client, class) => {
             if let Some(sender) = transmit.sender(id(client)) {
                 transmit
@@ -292,14 +294,14 @@ fn what_is_out_of_range_is_named_and_changes_nothing() {
     );
     assert_eq!(
         transmit
-            .set_policy(1, &PolicyConfig::RoundRobin)
+            .set_policy(1, &PolicyConfig::RoundRobin, 0)
             .unwrap_err()
             .name,
         "class"
     );
     let bad = PolicyConfig::Signalled { burst_packets: 0 };
     assert_eq!(
-        transmit.set_policy(0, &bad).unwrap_err().name,
+        transmit.set_policy(0, &bad, 0).unwrap_err().name,
         "burst_packets"
     );
     assert_eq!(Transmit::new(&[]).unwrap_err().name, "classes");

@@ -393,7 +393,10 @@ fn apply(world: &mut World, step: &Step) {
         Step::Finish(is_sent) => world.finish(*is_sent),
         Step::Die(client) => world.die(*client),
         Step::Live(client) => world.live(*client),
-        Step::Policy(class, policy) => world.mux.set_policy(*class, &policies()[*policy]).unwrap(),
+        Step::Policy(class, policy) => world
+            .mux
+            .set_policy(*class, &policies()[*policy], world.now_ns)
+            .unwrap(),
     }
     for client in [POLITE, POLITE_TOO] {
         // They hold one less than they are guaranteed before the next frame comes.

@@ -6,7 +6,7 @@ mod world;
 
 use forebay_ledger::OneOf;
 use forebay_mux::policy::{PerClient, PolicyConfig};
-use forebay_mux::transmit::{Next, Sender, Transmit, TransmitDrop};
+use forebay_mux::transmit::{Next, Packet, Sender, Transmit, TransmitDrop};
 use proptest::prelude::*;
 use world::{Full, Left, MS, SECOND_NS, SENDER, bucket, bytes_of, id, one_class, packet, window};
 
@@ -245,7 +245,9 @@ fn a_rate_that_is_set_again_gives_nothing_away() {
     let mut sent = 0;
     for step in 0..1000 {
         let now_ns = step * 100_000;
-        transmit.set_policy(0, &bucket(1_000_000, 1514)).unwrap();
+        transmit
+            .set_policy(0, &bucket(1_000_000, 1514), now_ns)
+            .unwrap();
         while let Next::Send(client, packet) = transmit.poll(now_ns, |_, _| {}) {
             transmit.finish(client, packet, true);
             sent += 1;
@@ -303,7 +305,9 @@ fn what_was_sent_without_a_rate_is_not_owed_to_a_later_one() {
     let mut transmit = with_client(windows(None, 10 * MS), SENDER);
     let unlimited = sent_until(&mut transmit, 0, SECOND_NS);
     assert!(unlimited > 1_000_000_000, "{unlimited}");
-    transmit.set_policy(0, &window(100_000_000)).unwrap();
+    transmit
+        .set_policy(0, &window(100_000_000), SECOND_NS)
+        .unwrap();
     let limited = sent_until(&mut transmit, SECOND_NS, 2 * SECOND_NS);
     assert!((12_375_000..12_626_000).contains(&limited), "{limited}");
 }
@@ -360,16 +364,112 @@ fn a_window_whose_rate_goes_up_and_down_gives_no_more_than_the_greatest() {
     let mut bytes = 0;
     for step in 0..1000 {
         let rate_bps = if step % 2 == 0 { 10_000_000 } else { 1_000_000 };
-        transmit.set_policy(0, &window(rate_bps)).unwrap();
+        transmit
+            .set_policy(0, &window(rate_bps), step * MS)
+            .unwrap();
         bytes += sent_until(&mut transmit, step * MS, (step + 1) * MS);
     }
     assert!(bytes <= 10_000_000 / 8 + 1514, "{bytes}");
     assert!(bytes > 1_000_000 / 8, "{bytes}");
     transmit
-        .set_policy(0, &windows(Some(1_000_000_000_000), 10 * MS))
+        .set_policy(0, &windows(Some(1_000_000_000_000), 10 * MS), SECOND_NS)
         .unwrap();
     sent_until(&mut transmit, SECOND_NS, SECOND_NS + 10 * MS);
-    transmit.set_policy(0, &window(8_000_000)).unwrap();
+    transmit
+        .set_policy(0, &window(8_000_000), SECOND_NS + 10 * MS)
+        .unwrap();
     let slow = sent_until(&mut transmit, SECOND_NS + 10 * MS, SECOND_NS + 110 * MS);
     assert!((99_000..102_000).contains(&slow), "{slow}");
+}
+
+/// What waits for its bucket at a slow rate waits no longer than that is at the fast one.
+#[test]
+fn a_bucket_whose_rate_is_raised_fills_at_that_rate() {
+    let mut transmit = with_client(bucket(1_000_000, 1_000_000), SENDER);
+    sent_until(&mut transmit, 0, 100 * MS);
+    transmit
+        .set_policy(0, &bucket(1_000_000_000, 1_000_000), 100 * MS)
+        .unwrap();
+    let bytes = sent_until(&mut transmit, 100 * MS, 200 * MS);
+    assert!((12_375_000..12_510_000).contains(&bytes), "{bytes}");
+}
+
+/// Up and down, by the rate and by the burst: what leaves is one burst, and what the rates gave while they held.
+#[test]
+fn a_bucket_that_is_changed_often_gives_one_burst() {
+    let mut transmit = with_client(bucket(100_000_000, 100_000), SENDER);
+    let mut bytes = sent_until(&mut transmit, 0, MS);
+    for step in 1..1000 {
+        for (rate_bps, burst_bytes) in [
+            (1_000_000_000, 1_000_000),
+            (10_000, 1514),
+            (100_000_000, 100_000),
+        ] {
+            transmit
+                .set_policy(0, &bucket(rate_bps, burst_bytes), step * MS)
+                .unwrap();
+            while let Next::Send(client, packet) = transmit.poll(step * MS, |_, _| {}) {
+                bytes += u64::from(packet.bytes);
+                transmit.finish(client, packet, true);
+                transmit.offer(id(0), packet, step * MS).unwrap();
+            }
+        }
+        bytes += sent_until(&mut transmit, step * MS, (step + 1) * MS);
+    }
+    let given = 100_000 + 100_000_000 / 8;
+    assert!(
+        (given * 98 / 100..=given * 101 / 100).contains(&bytes),
+        "{bytes} of {given}"
+    );
+}
+
+/// The burst was emptied at a fast rate: a slow one with a small burst keeps the client silent for that burst, and not for what the large one lacked.
+#[test]
+fn a_bucket_that_is_made_small_lacks_no_more_than_it_holds() {
+    let mut transmit = with_client(bucket(1_000_000_000, 1_000_000), SENDER);
+    sent_until(&mut transmit, 0, 20 * MS);
+    transmit
+        .set_policy(0, &bucket(1_000_000, 1514), 20 * MS)
+        .unwrap();
+    let Next::AskAt(at_ns) = transmit.poll(20 * MS, |_, _| {}) else {
+        panic!("a burst was given");
+    };
+    assert!(at_ns <= 20 * MS + 2 * 1514 * 8 * 1000, "{at_ns}");
+}
+
+/// A long head waits for its bucket until it is too old: the short one behind it has enough, and goes at once.
+#[test]
+fn a_short_head_behind_a_long_one_that_expired_does_not_wait_for_it() {
+    let sender = Sender {
+        sojourn_max_ns: Some(MS),
+        ..SENDER
+    };
+    let mut transmit = with_client(bucket(8000, 1514), sender);
+    transmit.offer(id(0), packet(0, 1000), 0).unwrap();
+    assert!(matches!(transmit.poll(0, |_, _| {}), Next::Send(..)));
+    transmit.offer(id(0), packet(1, 1514), 0).unwrap();
+    assert_eq!(transmit.poll(0, |_, _| {}), Next::AskAt(MS + 1));
+    transmit.offer(id(0), packet(2, 64), MS).unwrap();
+    let next = transmit.poll(MS + 1, |_, dropped| assert_eq!(dropped.buffer, 1));
+    assert!(
+        matches!(next, Next::Send(_, Packet { buffer: 2, .. })),
+        "{next:?}"
+    );
+}
+
+/// A client that takes the number of one that left waits for its own head.
+#[test]
+fn a_short_head_of_the_next_client_does_not_wait_for_the_former_one() {
+    let mut transmit = with_client(bucket(8000, 1514), SENDER);
+    transmit.offer(id(0), packet(0, 1000), 0).unwrap();
+    let Next::Send(client, first) = transmit.poll(0, |_, _| {}) else {
+        panic!("nothing to send");
+    };
+    transmit.finish(client, first, true);
+    transmit.offer(id(0), packet(1, 1514), 0).unwrap();
+    assert!(matches!(transmit.poll(0, |_, _| {}), Next::AskAt(_)));
+    transmit.remove_client(id(0), |_| {});
+    transmit.add_client(id(0), SENDER).unwrap();
+    transmit.offer(id(0), packet(2, 64), 0).unwrap();
+    assert!(matches!(transmit.poll(0, |_, _| {}), Next::Send(..)));
 }

@@ -48,7 +48,7 @@ fn signalled_drains_in_the_order_of_signals() {
     assert_eq!(drained(&mut transmit, 0), order);
     // With a burst of 2 the client that has more goes behind the other.
     transmit
-        .set_policy(0, &PolicyConfig::Signalled { burst_packets: 2 })
+        .set_policy(0, &PolicyConfig::Signalled { burst_packets: 2 }, 0)
         .unwrap();
     offer(&mut transmit, 2, 0..3, 1);
     offer(&mut transmit, 0, 0..3, 1);
@@ -113,7 +113,7 @@ fn an_order_of_priority_that_is_changed_holds_at_once() {
     offer(&mut transmit, 1, 0..3, 0);
     let first = transmit.poll(0, |_, _| {});
     assert!(matches!(first, Next::Send(client, _) if client == id(0)));
-    transmit.set_policy(0, &config(1)).unwrap();
+    transmit.set_policy(0, &config(1), 0).unwrap();
     assert_eq!(
         drained(&mut transmit, 0),
         [(1, 0), (1, 1), (1, 2), (0, 1), (0, 2)]

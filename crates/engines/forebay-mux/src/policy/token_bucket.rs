@@ -44,6 +44,22 @@ impl Bucket {
             self.full_at_ps = self.full_at_ps.max(now_ps) + takes_ps;
         }
     }
+
+    /// Becomes another bucket. A full one has a burst; what is in it stays as many bits as it was, and no more than the new burst: a rate or a burst that is
+    /// set often gives nothing away, and a debt of one packet is no longer than that packet is at the new rate. A client without a rate has no bucket, and
+    /// begins with a full one.
+    fn adjust(&mut self, new: &Self, now_ps: u128) {
+        let mut full_at_ps = now_ps;
+        if let (Some(old_bps), Some(new_bps)) = (self.rate_bps, new.rate_bps) {
+            // In bits, each as many parts as a second has ps: below 2^66.
+            let lacks = self.full_at_ps.saturating_sub(now_ps) * u128::from(old_bps);
+            let bits_ps = |bytes: u32| u128::from(bytes) * 8 * u128::from(PS_PER_SECOND);
+            let lacks =
+                (bits_ps(new.burst_bytes) + lacks).saturating_sub(bits_ps(self.burst_bytes));
+            full_at_ps += lacks.div_ceil(new_bps.into());
+        }
+        *self = Self { full_at_ps, ..*new };
+    }
 }
 
 /// All buckets, and the times that clients wait for.
@@ -52,7 +68,7 @@ pub(super) struct TokenBucket {
     buckets: Vec<Bucket>,
     uncounted_bytes: u32,
     cursor: ClientId,
-    /// Clients that wait for their buckets, and when they have enough, in ns. One that is let in early waits again.
+    /// Clients that wait for their buckets, and when they have enough for their heads, in ns.
     aside: ClientSet,
     times: BinaryHeap<Reverse<(u64, ClientId)>>,
 }
@@ -130,8 +146,15 @@ impl Policy for TokenBucket {
         self.cursor = client;
     }
 
-    /// Buckets keep when they are full, so that a rate that is set often gives nothing away.
-    fn adjust(&mut self, config: &PolicyConfig, _now_ns: u64) -> bool {
+    /// The next head may be shorter: the client waits for that one, if it has to.
+    fn head_lost(&mut self, client: ClientId) {
+        if self.aside.contains(client) {
+            self.aside.remove(client);
+            self.times.retain(|Reverse((_, of))| *of != client);
+        }
+    }
+
+    fn adjust(&mut self, config: &PolicyConfig, now_ns: u64) -> bool {
         let PolicyConfig::TokenBucket {
             rate_bps,
             burst_bytes,
@@ -141,9 +164,11 @@ impl Policy for TokenBucket {
             return false;
         };
         let mut new = Self::new(rate_bps, burst_bytes, *uncounted_bytes);
-        for (bucket, old) in new.buckets.iter_mut().zip(&self.buckets) {
-            bucket.full_at_ps = old.full_at_ps;
+        let now_ps = u128::from(now_ns) * PS_PER_NS;
+        for (bucket, new) in self.buckets.iter_mut().zip(&new.buckets) {
+            bucket.adjust(new, now_ps);
         }
+        new.buckets = core::mem::take(&mut self.buckets);
         new.cursor = self.cursor;
         *self = new;
         true
