@@ -4,7 +4,7 @@
 
 mod world;
 
-use forebay_mux::policy::{PerClient, PolicyConfig};
+use forebay_mux::policy::{PerClient, PolicyConfig, Schedule, ScheduleError, Slot};
 use forebay_mux::transmit::{ClassConfig, Next, Sender, Transmit};
 use proptest::prelude::*;
 use world::{Full, MS, SECOND_NS, SENDER, bytes_of, id, one_class, packet, schedule};
@@ -212,31 +212,81 @@ fn packets_of_a_schedule_lie_in_the_windows_of_their_clients() {
 
 #[test]
 fn a_schedule_that_overlaps_is_refused() {
-    use forebay_mux::policy::{Schedule, Slot};
     let slot = |offset_ns| Slot {
         client: id(1),
         offset_ns,
-        window_ns: 10,
+        window_ns: 1000,
     };
-    let said = |slots: Vec<Slot>, cycle_ns, rate| {
-        Schedule::new(slots, cycle_ns, 0, rate, 24)
-            .unwrap_err()
-            .to_string()
+    let said = |slots: Vec<Slot>, cycle_ns| {
+        let refused = Schedule::new(slots, cycle_ns, 0, GIGABIT, 24);
+        refused.unwrap_err().to_string()
     };
-    assert_eq!(
-        said(vec![], 10, GIGABIT),
-        "0 windows; a schedule has 1 to 4096"
-    );
+    assert_eq!(said(vec![], 1000), "0 windows; a schedule has 1 to 4096");
     let overlap =
-        "the window of client 1 at 9 ns begins before the one before it is over, at 10 ns";
-    assert_eq!(said(vec![slot(0), slot(9)], 100, GIGABIT), overlap);
-    let cycle = "the last window ends at 20 ns, behind the cycle of 19 ns";
-    assert_eq!(said(vec![slot(0), slot(10)], 19, GIGABIT), cycle);
-    assert_eq!(
-        said(vec![slot(0)], 10, 7999),
-        "a link of 7999 bit/s; it must have at least 8000"
-    );
-    assert!(Schedule::new(vec![slot(0), slot(10)], 20, 5, GIGABIT, 24).is_ok());
+        "the window of client 1 at 999 ns begins before the one before it is over, at 1000 ns";
+    assert_eq!(said(vec![slot(0), slot(999)], 10_000), overlap);
+    let cycle = "the last window ends at 2000 ns, behind the cycle of 1999 ns";
+    assert_eq!(said(vec![slot(0), slot(1000)], 1999), cycle);
+    assert!(Schedule::new(vec![slot(0), slot(1000)], 2000, 5, GIGABIT, 24).is_ok());
+}
+
+#[test]
+fn a_schedule_names_what_is_out_of_range() {
+    let of = |window_ns, cycle_ns, begin_ns, rate, overhead| {
+        let slot = Slot {
+            client: id(1),
+            offset_ns: 0,
+            window_ns,
+        };
+        Schedule::new(vec![slot], cycle_ns, begin_ns, rate, overhead)
+    };
+    let most = 60 * SECOND_NS;
+    for (schedule, name) in [
+        (of(10, 999, 0, GIGABIT, 24), "cycle_ns"),
+        (of(10, most + 1, 0, GIGABIT, 24), "cycle_ns"),
+        (of(10, u64::MAX, 0, GIGABIT, 24), "cycle_ns"),
+        (of(10, 1000, (1 << 63) + 1, GIGABIT, 24), "begin_ns"),
+        (of(0, 1000, 0, GIGABIT, 24), "window_ns"),
+        (of(u64::MAX, 1000, 0, GIGABIT, 24), "window_ns"),
+        (of(10, 1000, 0, 7999, 24), "link_rate_bps"),
+        (of(10, 1000, 0, 1000 * GIGABIT + 1, 24), "link_rate_bps"),
+        (of(10, 1000, 0, GIGABIT, 257), "overhead_bytes"),
+    ] {
+        let refused = schedule.unwrap_err();
+        assert!(
+            matches!(refused, ScheduleError::Config(error) if error.name == name),
+            "{refused}, not {name}"
+        );
+    }
+    assert!(of(1000, 1000, 1 << 63, 8000, 256).is_ok());
+    assert!(of(most, most, 0, 1000 * GIGABIT, 0).is_ok());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever schedule is taken and whatever time it is: no sum overflows, and the time to ask again is to come.
+    #[test]
+    fn a_schedule_is_asked_at_any_time(
+        begin_ns in prop_oneof![0..SECOND_NS, any::<u64>()],
+        cycle_ns in prop_oneof![any::<u64>(), 1000..60 * SECOND_NS],
+        window_ns in prop_oneof![1..1000_u64, 1..60 * SECOND_NS, any::<u64>()],
+        bytes in any::<u32>(),
+        times_ns in proptest::collection::vec(prop_oneof![any::<u64>(), (0..1000_u64).prop_map(|ago| u64::MAX - ago)], 1..20),
+    ) {
+        let slot = Slot { client: id(0), offset_ns: cycle_ns.saturating_sub(window_ns), window_ns };
+        if let Ok(schedule) = Schedule::new(vec![slot], cycle_ns, begin_ns, GIGABIT, 24) {
+            let mut transmit = with_clients(PolicyConfig::Tdm(schedule), 1);
+            for now_ns in times_ns {
+                transmit.offer(id(0), packet(0, bytes % 10_000), 0).unwrap();
+                match transmit.poll(now_ns, |_, _| {}) {
+                    Next::Send(client, packet) => transmit.finish(client, packet, true),
+                    Next::AskAt(at_ns) => prop_assert!(at_ns > now_ns, "{at_ns} after {now_ns}"),
+                    Next::Idle => {}
+                }
+            }
+        }
+    }
 }
 
 proptest! {

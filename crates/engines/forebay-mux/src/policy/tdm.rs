@@ -4,7 +4,10 @@ use thiserror::Error;
 
 use super::{Policy, PolicyConfig, Queues, SECOND_NS, Turn};
 use crate::client::ClientId;
+use crate::config::{ConfigError, in_range};
 
+/// Longest cycle, and so the longest window, in ns.
+const CYCLE_NS_MAX: u64 = 60 * SECOND_NS;
 /// Most windows of a schedule.
 const SLOTS_MAX: usize = 4096;
 
@@ -32,6 +35,9 @@ pub struct Schedule {
 /// Windows that make no schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ScheduleError {
+    /// A setting is outside its range.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// There are none, or too many.
     #[error("{slots} windows; a schedule has 1 to 4096")]
     Slots {
@@ -58,20 +64,15 @@ pub enum ScheduleError {
         /// Length of the cycle, ns.
         cycle_ns: u64,
     },
-    /// No rate of a link.
-    #[error("a link of {link_rate_bps} bit/s; it must have at least 8000")]
-    Rate {
-        /// The rate.
-        link_rate_bps: u64,
-    },
 }
 
 impl Schedule {
-    /// Windows in the order of their begins, within a cycle that begins at `begin_ns` and comes again after `cycle_ns`, on a link of so many bits per second,
-    /// on which each packet takes so many bytes beside its own: 24 with Ethernet (preamble, check sum and gap).
+    /// Windows of at least a nanosecond in the order of their begins, within a cycle that begins at `begin_ns`, 0 to 2^63, and comes again after `cycle_ns`,
+    /// 1 µs to 60 s, on a link of so many bits per second, 8,000 to 10^12, on which each packet takes so many bytes beside its own, 0 to 256: 24 with Ethernet
+    /// (preamble, check sum and gap).
     ///
     /// # Errors
-    /// Windows overlap, end behind the cycle, or there are none; or the link has no rate.
+    /// A number is outside its range, windows overlap or end behind the cycle, or there are none.
     pub fn new(
         slots: Vec<Slot>,
         cycle_ns: u64,
@@ -83,11 +84,13 @@ impl Schedule {
             let slots = slots.len();
             return Err(ScheduleError::Slots { slots });
         }
-        if link_rate_bps < 8000 {
-            return Err(ScheduleError::Rate { link_rate_bps });
-        }
+        in_range("cycle_ns", cycle_ns, 1000, CYCLE_NS_MAX)?;
+        in_range("begin_ns", begin_ns, 0, 1 << 63)?;
+        in_range("link_rate_bps", link_rate_bps, 8000, 1_000_000_000_000)?;
+        in_range("overhead_bytes", overhead_bytes.into(), 0, 256)?;
         let mut end_ns = 0_u64;
         for slot in &slots {
+            in_range("window_ns", slot.window_ns, 1, CYCLE_NS_MAX)?;
             if slot.offset_ns < end_ns {
                 return Err(ScheduleError::Overlap {
                     client: slot.client,
@@ -97,7 +100,7 @@ impl Schedule {
             }
             end_ns = slot.offset_ns.saturating_add(slot.window_ns);
         }
-        if end_ns > cycle_ns || cycle_ns == 0 {
+        if end_ns > cycle_ns {
             return Err(ScheduleError::Cycle { end_ns, cycle_ns });
         }
         Ok(Self {
@@ -130,10 +133,11 @@ impl Schedule {
         let rest = rest.iter().map(move |slot| (cycle_ns, slot));
         let again = again
             .iter()
-            .map(move |slot| (cycle_ns + self.cycle_ns, slot));
+            .map(move |slot| (cycle_ns.saturating_add(self.cycle_ns), slot));
         rest.chain(again).map(|(cycle_ns, slot)| {
-            let begin_ns = cycle_ns + slot.offset_ns;
-            (begin_ns, begin_ns + slot.window_ns, slot.client)
+            let begin_ns = cycle_ns.saturating_add(slot.offset_ns);
+            let end_ns = begin_ns.saturating_add(slot.window_ns);
+            (begin_ns, end_ns, slot.client)
         })
     }
 }
@@ -160,8 +164,8 @@ impl Tdm {
     fn at(&mut self, time_ns: u64) -> (u64, usize) {
         let (cycle_ns, number) = self.last;
         let is_in = |slot: &Slot| {
-            let begin_ns = cycle_ns + slot.offset_ns;
-            (begin_ns..begin_ns + slot.window_ns).contains(&time_ns)
+            let begin_ns = cycle_ns.saturating_add(slot.offset_ns);
+            (begin_ns..begin_ns.saturating_add(slot.window_ns)).contains(&time_ns)
         };
         if !self.schedule.slots.get(number).is_some_and(is_in) {
             self.last = self.schedule.at(time_ns);
@@ -183,7 +187,7 @@ impl Policy for Tdm {
                 continue;
             }
             let takes_ns = self.schedule.takes_ns(queues.head(client).bytes);
-            if begin_ns.max(free_ns) + takes_ns > end_ns {
+            if begin_ns.max(free_ns).saturating_add(takes_ns) > end_ns {
                 continue;
             }
             if begin_ns <= now_ns {
@@ -197,7 +201,8 @@ impl Policy for Tdm {
 
     #[inline]
     fn sent(&mut self, _client: ClientId, bytes: u32, now_ns: u64) {
-        self.busy_until_ns = self.busy_until_ns.max(now_ns) + self.schedule.takes_ns(bytes);
+        let takes_ns = self.schedule.takes_ns(bytes);
+        self.busy_until_ns = self.busy_until_ns.max(now_ns).saturating_add(takes_ns);
     }
 
     fn adjust(&mut self, config: &PolicyConfig, _now_ns: u64) -> bool {
