@@ -114,9 +114,9 @@ impl World {
                 }
             }
             2 => {
-                let held = self.mux.counts(BAD).receive.held.items;
+                let held = self.mux.counts(BAD).receive_held.items;
                 let back = self.mux.take_back(BAD, BufferId(word(0)));
-                let now = self.mux.counts(BAD).receive.held.items;
+                let now = self.mux.counts(BAD).receive_held.items;
                 match back {
                     Returned::Taken => assert_eq!(now + 1, held),
                     Returned::Fault(_) => assert_eq!(now, held),

@@ -10,6 +10,9 @@
 //!
 //! Two of them are joined: what `mux_deliver` gave is what `mux_receive` got, each counted in its own place. And what is for somebody is for one client, for
 //! a group, or for the responder alone; a frame for a group is for as many clients as asked for it. [`Residual`] has all of it.
+//!
+//! No two terms of an equation are counted at one place. What came is counted where it comes in, what it is for where that is decided, and what became of it
+//! where that is done; what is held is counted anew when books are closed, from the bits of buffers and the packets in queues.
 
 use forebay_ledger::{
     Account, AccountId, Book, DropReason, GroupId, LinkSpec, PerReason, SchemaBuilder, Tally, Unit,
@@ -36,6 +39,13 @@ impl Items {
     pub const fn add(&mut self, bytes: u32) {
         self.items += 1;
         self.bytes += bytes as u64;
+    }
+
+    /// So many more of so many bytes each.
+    #[inline]
+    pub const fn add_times(&mut self, times: u64, bytes: u32) {
+        self.items += times;
+        self.bytes += times * bytes as u64;
     }
 
     /// One less of so many bytes.
@@ -120,8 +130,12 @@ pub struct ClientCounts<'a> {
     pub delivery: &'a DeliveryCounts,
     /// Buffers that it was given.
     pub receive: &'a HoldCounts,
+    /// What it has of them: counted anew where books are closed.
+    pub receive_held: Items,
     /// Packets that it handed over.
     pub transmit: &'a SendCounts,
+    /// What waits of them or is on its way into the card: counted anew where books are closed.
+    pub transmit_held: Items,
 }
 
 /// What does not add up, in items and bytes: nothing, in a program without mistakes. Magnitudes are added, so that two faults cannot cancel.
@@ -150,9 +164,13 @@ impl Residual {
                 .without(&[delivery.given, delivery.dropped.total()]),
         );
         residual.add(delivery.given.without(&[receive.given]));
-        let receives = [receive.taken_back, receive.reclaimed, receive.held];
+        let receives = [receive.taken_back, receive.reclaimed, counts.receive_held];
         residual.add(receive.given.without(&receives));
-        let sends = [transmit.sent, transmit.dropped.total(), transmit.held];
+        let sends = [
+            transmit.sent,
+            transmit.dropped.total(),
+            counts.transmit_held,
+        ];
         residual.add(transmit.asked.without(&sends));
         residual
     }
@@ -264,10 +282,10 @@ impl Accounts {
             accounts.receive.lost(ReceiveDrop::ClientGone),
             receive.reclaimed,
         );
-        set(book, accounts.receive.held, receive.held);
+        set(book, accounts.receive.held, counts.receive_held);
         set(book, accounts.transmit.incoming, transmit.asked);
         set(book, accounts.transmit.outgoing, transmit.sent);
-        set(book, accounts.transmit.held, transmit.held);
+        set(book, accounts.transmit.held, counts.transmit_held);
         for (why, items) in transmit.dropped.iter() {
             set(book, accounts.transmit.lost(why), items);
         }
@@ -320,7 +338,9 @@ mod tests {
         responder: ResponderCounts,
         delivery: DeliveryCounts,
         receive: HoldCounts,
+        receive_held: Items,
         transmit: SendCounts,
+        transmit_held: Items,
     }
 
     impl Sheet {
@@ -330,9 +350,9 @@ mod tests {
             sheet.frames.dropped[FrameDrop::Unmatched] = FIVE;
             sheet.frames.to_client = FIVE;
             (sheet.delivery.came, sheet.delivery.given) = (FIVE, FIVE);
-            (sheet.receive.given, sheet.receive.held) = (FIVE, FIVE);
+            (sheet.receive.given, sheet.receive_held) = (FIVE, FIVE);
             (sheet.transmit.asked, sheet.transmit.sent) = (TEN, FIVE);
-            sheet.transmit.held = FIVE;
+            sheet.transmit_held = FIVE;
             sheet
         }
 
@@ -340,7 +360,9 @@ mod tests {
             let counts = ClientCounts {
                 delivery: &self.delivery,
                 receive: &self.receive,
+                receive_held: self.receive_held,
                 transmit: &self.transmit,
+                transmit_held: self.transmit_held,
             };
             Residual::of_all(&self.frames, &self.responder, core::iter::once(counts))
         }
@@ -364,10 +386,10 @@ mod tests {
             |sheet| &mut sheet.receive.given,
             |sheet| &mut sheet.receive.taken_back,
             |sheet| &mut sheet.receive.reclaimed,
-            |sheet| &mut sheet.receive.held,
+            |sheet| &mut sheet.receive_held,
             |sheet| &mut sheet.transmit.asked,
             |sheet| &mut sheet.transmit.sent,
-            |sheet| &mut sheet.transmit.held,
+            |sheet| &mut sheet.transmit_held,
             |sheet| &mut sheet.transmit.dropped[OneOf::First(TransmitFault::Range)],
             |sheet| &mut sheet.transmit.dropped[OneOf::Second(TransmitDrop::Card)],
         ];
@@ -401,7 +423,7 @@ mod tests {
         let breaks: [fn(&mut Sheet); 4] = [
             |sheet| {
                 sheet.receive.given.add(0);
-                sheet.receive.held.add(0);
+                sheet.receive_held.add(0);
             },
             |sheet| {
                 sheet.delivery.came.add(0);
@@ -428,7 +450,7 @@ mod tests {
     fn faults_of_opposite_sign_do_not_cancel() {
         let mut sheet = Sheet::closed();
         sheet.delivery.came.items += 1;
-        sheet.receive.held.items += 1;
+        sheet.receive_held.items += 1;
         sheet.frames.to_client.items += 1;
         assert!(sheet.residual().items >= 3);
     }

@@ -81,7 +81,7 @@ pub enum ShareError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BufferId(pub u32);
 
-/// What a client was given, and where it is: `given` = `taken_back` + `reclaimed` + `held`, in frames and their bytes.
+/// What a client was given, and where it is: `given` = `taken_back` + `reclaimed` + [`ReceivePool::held`], in frames and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HoldCounts {
     /// What it was given.
@@ -90,8 +90,8 @@ pub struct HoldCounts {
     pub taken_back: Items,
     /// What was taken from it when it had gone.
     pub reclaimed: Items,
-    /// What it has.
-    pub held: Items,
+    /// What it has, by what came and went: for a live view. Books are closed with [`ReceivePool::held`].
+    pub held_now: Items,
     /// Lies about what it has.
     pub faults: PerReason<ReturnFault, u64, { ReturnFault::COUNT }>,
 }
@@ -253,7 +253,7 @@ impl ReceivePool {
         }
         let counts = &mut self.counts[client.index()];
         counts.reclaimed.add_all(reclaimed);
-        counts.held.sub_all(reclaimed);
+        counts.held_now.sub_all(reclaimed);
         self.pending.remove(client);
         self.settle();
         reclaimed
@@ -323,7 +323,7 @@ impl ReceivePool {
         let of = &mut self.buffers[buffer as usize];
         of.references += 1;
         self.counts[client.index()].given.add(of.bytes);
-        self.counts[client.index()].held.add(of.bytes);
+        self.counts[client.index()].held_now.add(of.bytes);
         self.reserved -= u32::from(holder.unused_grant() > 0);
         self.charged += 1;
         holder.flip(buffer);
@@ -357,7 +357,7 @@ impl ReceivePool {
         let bytes = self.unreference(buffer.0);
         let counts = &mut self.counts[client.index()];
         counts.taken_back.add(bytes);
-        counts.held.sub(bytes);
+        counts.held_now.sub(bytes);
         self.settle();
         Ok(())
     }
@@ -398,6 +398,27 @@ impl ReceivePool {
     pub fn held_frames(&self, client: ClientId) -> u32 {
         let holder = self.holders[client.index()].as_ref();
         holder.map_or(0, |holder| holder.held_frames)
+    }
+
+    /// What a client has: counted anew, by its bits and the bytes of those buffers.
+    #[must_use]
+    pub fn held(&self, client: ClientId) -> Items {
+        let mut held = Items::default();
+        for buffer in self.holders[client.index()]
+            .iter()
+            .flat_map(Holder::buffers)
+        {
+            held.add(self.buffers[buffer as usize].bytes);
+        }
+        held
+    }
+
+    /// Loses a buffer of a client, as a mistake in this file would.
+    #[cfg(test)]
+    pub(crate) fn lose(&mut self, client: ClientId, buffer: BufferId) {
+        if let Some(holder) = &mut self.holders[client.index()] {
+            holder.flip(buffer.0);
+        }
     }
 
     /// What a client was given so far, all clients of this number together.

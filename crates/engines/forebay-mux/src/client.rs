@@ -74,6 +74,13 @@ impl ClientSet {
         self.0.iter().all(|word| *word == 0)
     }
 
+    /// How many it has.
+    #[must_use]
+    #[inline]
+    pub fn len(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
+
     /// The clients that are in both.
     #[must_use]
     #[inline]
@@ -149,7 +156,7 @@ mod tests {
             }
             let found: Vec<_> = set.iter().map(|client| client.0).collect();
             prop_assert!(found.iter().eq(model.iter()), "{found:?} {model:?}");
-            prop_assert_eq!(set.is_empty(), model.is_empty());
+            prop_assert_eq!((set.is_empty(), set.len() as usize), (model.is_empty(), model.len()));
             let next = model.iter().copied().min_by_key(|number| number.wrapping_sub(cursor).wrapping_sub(1));
             prop_assert_eq!(set.next_after(ClientId(cursor)).map(|client| client.0), next);
             let mut others = ClientSet::EMPTY;

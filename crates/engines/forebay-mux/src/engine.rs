@@ -212,61 +212,62 @@ impl Mux {
     pub fn handle_frame(&mut self, frame: &[u8], outlet: &mut impl Outlet) {
         let bytes = frame.len() as u32;
         self.frames.came.add(bytes);
-        match self.classifier.classify(frame) {
-            Verdict::Dropped(why) => self.frames.dropped[why].add(bytes),
+        match self.judge(frame) {
+            Verdict::Dropped(_) => {}
             Verdict::Client(client) => {
-                self.frames.for_somebody.add(bytes);
                 self.frames.to_client.add(bytes);
-                let given = self.pool.give(client, bytes);
-                self.deliver(client, bytes, given, outlet);
+                self.deliver(client, bytes, outlet);
             }
             Verdict::Responder => {
-                self.frames.for_somebody.add(bytes);
-                self.frames.to_responder.add(bytes);
                 self.respond(frame, outlet);
+                self.frames.to_responder.add(bytes);
             }
             Verdict::Group {
                 is_question,
                 clients,
             } => {
-                self.frames.for_somebody.add(bytes);
-                self.frames.to_group.add(bytes);
+                self.frames.group_questions += u64::from(is_question);
+                let copies = clients.len().into();
+                self.frames.group_copies.add_times(copies, bytes);
                 self.deliver_group(&clients, bytes, outlet);
                 if is_question {
-                    self.frames.group_questions += 1;
                     self.respond(frame, outlet);
                 }
             }
         }
     }
 
-    fn deliver_group(&mut self, clients: &ClientSet, bytes: u32, outlet: &mut impl Outlet) {
-        let (frames, deliveries) = (&mut self.frames, &mut self.deliveries);
-        self.pool.give_all(clients, bytes, |client, given| {
-            frames.group_copies.add(bytes);
-            let counts = &mut deliveries[client.index()];
-            counts.note(bytes, given);
-            if let Ok(buffer) = given {
-                outlet.give(client, buffer);
-            }
-        });
-        let new = clients.iter();
-        new.for_each(|client| self.known.insert(client));
+    /// Which clients a frame is for, as it is counted: what is done for it is counted where that is done.
+    #[inline]
+    fn judge(&mut self, frame: &[u8]) -> Verdict {
+        let verdict = self.classifier.classify(frame);
+        match verdict {
+            Verdict::Dropped(why) => self.frames.dropped[why].add(frame.len() as u32),
+            _ => self.frames.for_somebody.add(frame.len() as u32),
+        }
+        verdict
     }
 
+    /// Gives a frame to one client.
     #[inline]
-    fn deliver(
-        &mut self,
-        client: ClientId,
-        bytes: u32,
-        given: Result<BufferId, DeliveryDrop>,
-        outlet: &mut impl Outlet,
-    ) {
+    fn deliver(&mut self, client: ClientId, bytes: u32, outlet: &mut impl Outlet) {
         self.known.insert(client);
-        self.deliveries[client.index()].note(bytes, given);
-        if let Ok(buffer) = given {
-            outlet.give(client, buffer);
+        self.deliveries[client.index()].came.add(bytes);
+        let given = self.pool.give(client, bytes);
+        self.deliveries[client.index()].end(client, bytes, given, outlet);
+    }
+
+    /// Gives a frame to several clients.
+    fn deliver_group(&mut self, clients: &ClientSet, bytes: u32, outlet: &mut impl Outlet) {
+        for client in clients.iter() {
+            self.known.insert(client);
+            self.deliveries[client.index()].came.add(bytes);
         }
+        let deliveries = &mut self.deliveries;
+        self.pool.give_all(clients, bytes, |client, given| {
+            deliveries[client.index()].end(client, bytes, given, outlet);
+        });
+        self.frames.to_group.add(bytes);
     }
 
     fn respond(&mut self, frame: &[u8], outlet: &mut impl Outlet) {
@@ -383,13 +384,26 @@ impl Mux {
         self.responder.counts()
     }
 
-    /// All that is counted of a client, and of those that had its number before.
+    /// All that is counted of a client, and of those that had its number before, with what it holds counted anew: what books are closed with.
     #[must_use]
     pub fn counts(&self, client: ClientId) -> ClientCounts<'_> {
         ClientCounts {
+            receive_held: self.pool.held(client),
+            transmit_held: self.transmit.held(client),
+            ..self.counts_now(client)
+        }
+    }
+
+    /// As [`Self::counts`], with what it holds by what came and went: at once, for a view of a multiplexer at work.
+    #[must_use]
+    pub fn counts_now(&self, client: ClientId) -> ClientCounts<'_> {
+        let (receive, transmit) = (self.pool.counts(client), self.transmit.counts(client));
+        ClientCounts {
             delivery: &self.deliveries[client.index()],
-            receive: self.pool.counts(client),
-            transmit: self.transmit.counts(client),
+            receive,
+            receive_held: receive.held_now,
+            transmit,
+            transmit_held: transmit.held_now,
         }
     }
 
@@ -408,13 +422,24 @@ impl Mux {
 }
 
 impl DeliveryCounts {
-    /// A frame for the client, and whether it got it.
+    /// What became of a frame for the client: it has it, or not.
     #[inline]
-    fn note(&mut self, bytes: u32, given: Result<BufferId, DeliveryDrop>) {
-        self.came.add(bytes);
+    fn end(
+        &mut self,
+        client: ClientId,
+        bytes: u32,
+        given: Result<BufferId, DeliveryDrop>,
+        outlet: &mut impl Outlet,
+    ) {
         match given {
-            Ok(_) => self.given.add(bytes),
+            Ok(buffer) => {
+                outlet.give(client, buffer);
+                self.given.add(bytes);
+            }
             Err(why) => self.dropped[why].add(bytes),
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -92,11 +92,11 @@ pub enum SenderError {
         /// The number.
         client: ClientId,
         /// How many.
-        packets: u32,
+        packets: u64,
     },
 }
 
-/// What a client asked to send, and what became of it: `asked` = `sent` + `dropped` + `held`, in packets and their bytes.
+/// What a client asked to send, and what became of it: `asked` = `sent` + `dropped` + [`Transmit::held`], in packets and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendCounts {
     /// What it handed over; of what it lied about the packet without its bytes.
@@ -105,8 +105,8 @@ pub struct SendCounts {
     pub sent: Items,
     /// What was not sent.
     pub dropped: PerReason<TransmitLoss, Items, { TransmitLoss::COUNT }>,
-    /// What waits or is on its way into the card.
-    pub held: Items,
+    /// What waits or is on its way into the card, by what came and went: for a live view. Books are closed with [`Transmit::held`].
+    pub held_now: Items,
     /// Longest that a packet waited until it was given to the card, ns.
     pub sojourn_max_ns: u64,
 }
@@ -148,7 +148,8 @@ impl Class {
 struct Queue {
     sender: Option<Sender>,
     packets: VecDeque<Packet>,
-    in_card: u32,
+    /// What was given to the card, which has not said yet whether it took it.
+    in_card: Items,
     counts: SendCounts,
 }
 
@@ -224,8 +225,8 @@ impl Transmit {
         if queue.sender.is_some() {
             return Err(SenderError::Known { client });
         }
-        if queue.in_card > 0 {
-            let packets = queue.in_card;
+        if queue.in_card.items > 0 {
+            let packets = queue.in_card.items;
             return Err(SenderError::Busy { client, packets });
         }
         queue.sender = Some(sender);
@@ -287,7 +288,7 @@ impl Transmit {
             return;
         };
         for packet in queue.packets.drain(..) {
-            queue.counts.held.sub(packet.bytes);
+            queue.counts.held_now.sub(packet.bytes);
             queue.counts.drop(TransmitDrop::ClientGone, packet.bytes);
             dropped(packet);
         }
@@ -320,7 +321,7 @@ impl Transmit {
             Some(sender) => Ok(*sender),
         };
         let sender = fault.inspect_err(|why| queue.counts.drop(*why, packet.bytes))?;
-        queue.counts.held.add(packet.bytes);
+        queue.counts.held_now.add(packet.bytes);
         queue.packets.push_back(packet);
         if queue.packets.len() == 1 {
             self.ready.insert(client);
@@ -373,7 +374,7 @@ impl Transmit {
                     break;
                 }
                 queue.packets.pop_front();
-                queue.counts.held.sub(packet.bytes);
+                queue.counts.held_now.sub(packet.bytes);
                 queue.counts.drop(TransmitDrop::Sojourn, packet.bytes);
                 dropped(client, packet);
             }
@@ -459,7 +460,7 @@ impl Transmit {
             debug_assert!(false, "{client} was chosen and has nothing");
             return Next::Idle;
         };
-        queue.in_card += 1;
+        queue.in_card.add(packet.bytes);
         let waited_ns = self.clock_ns - packet.arrival_ns;
         queue.counts.sojourn_max_ns = queue.counts.sojourn_max_ns.max(waited_ns);
         let policy = &mut self.classes[sender.class].policy;
@@ -472,8 +473,8 @@ impl Transmit {
     #[inline]
     pub fn finish(&mut self, client: ClientId, packet: Packet, is_sent: bool) {
         let queue = &mut self.queues[client.index()];
-        queue.in_card -= 1;
-        queue.counts.held.sub(packet.bytes);
+        queue.in_card.sub(packet.bytes);
+        queue.counts.held_now.sub(packet.bytes);
         if is_sent {
             queue.counts.sent.add(packet.bytes);
         } else {
@@ -485,6 +486,24 @@ impl Transmit {
     #[must_use]
     pub fn waiting(&self, client: ClientId) -> usize {
         self.queues[client.index()].packets.len()
+    }
+
+    /// What waits of a client, counted anew, and what is on its way into the card.
+    #[must_use]
+    pub fn held(&self, client: ClientId) -> Items {
+        let queue = &self.queues[client.index()];
+        let mut held = queue.in_card;
+        queue
+            .packets
+            .iter()
+            .for_each(|packet| held.add(packet.bytes));
+        held
+    }
+
+    /// Loses a packet that waits, as a mistake in this file would.
+    #[cfg(test)]
+    pub(crate) fn lose(&mut self, client: ClientId) -> Option<Packet> {
+        self.queues[client.index()].packets.pop_back()
     }
 
     /// How a client sends; nothing of one that is not there.

@@ -156,14 +156,13 @@ fn check(transmit: &Transmit, model: &Model) {
         let counts = transmit.counts(id(client));
         let in_card = model.in_card.iter().filter(|(of, _)| *of == client).count();
         let waiting = model.waiting[usize::from(client)].len();
-        assert_eq!(counts.held.items as usize, waiting + in_card);
+        let held = transmit.held(id(client));
+        assert_eq!(held.items as usize, waiting + in_card);
+        assert_eq!(held, counts.held_now);
         assert_eq!(transmit.waiting(id(client)), waiting);
         let dropped = counts.dropped.total();
         for of in [|items: Items| items.items, |items: Items| items.bytes] {
-            assert_eq!(
-                of(counts.asked),
-                of(counts.sent) + of(dropped) + of(counts.held)
-            );
+            assert_eq!(of(counts.asked), of(counts.sent) + of(dropped) + of(held));
         }
     }
 }

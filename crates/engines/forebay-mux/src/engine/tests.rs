@@ -1,0 +1,122 @@
+use super::*;
+use crate::account::Items;
+use crate::classify::Rule;
+
+const CLIENT: ClientId = ClientId::new(3);
+const TO: Mac = Mac([2, 0, 0, 0, 0, 3]);
+
+/// In the place of a client: the buffers that it was given.
+#[derive(Default)]
+struct Given(Vec<BufferId>);
+
+impl Outlet for Given {
+    fn give(&mut self, _client: ClientId, buffer: BufferId) {
+        self.0.push(buffer);
+    }
+
+    fn answer(&mut self, _frame: &[u8]) {}
+}
+
+/// One client, that has two frames of 100 bytes, and handed over two packets of 200, of which one is in the card.
+fn busy() -> (Mux, Vec<BufferId>, Packet) {
+    let rule = Rule {
+        destination_mac: Some(TO),
+        ..Rule::of(CLIENT)
+    };
+    let config = MuxConfig {
+        receive_buffers: 16,
+        classes: vec![ClassConfig {
+            policy: PolicyConfig::RoundRobin,
+            guard_ns: None,
+        }],
+        faults_of_a_kind_max: None,
+    };
+    let mut mux = Mux::new(&config, Classifier::new(&[rule], &[]).unwrap()).unwrap();
+    mux.add_client(CLIENT, &client()).unwrap();
+    let mut frame = TO.0.to_vec();
+    frame.extend([2, 0, 0, 0, 0, 9, 0x88, 0xb5]);
+    frame.resize(100, 0);
+    let mut given = Given::default();
+    mux.handle_frame(&frame, &mut given);
+    mux.handle_frame(&frame, &mut given);
+    for buffer in 0..2 {
+        let descriptor = Descriptor {
+            buffer,
+            offset: 0,
+            length: 200,
+        };
+        mux.offer(CLIENT, descriptor, 0, |_| Some(TO)).unwrap();
+    }
+    let Next::Send(_, packet) = mux.poll(0, |_, _| {}) else {
+        panic!("nothing to send");
+    };
+    (mux, given.0, packet)
+}
+
+fn client() -> ClientConfig {
+    ClientConfig {
+        share: Share {
+            queue_frames: 8,
+            guaranteed_frames: 0,
+        },
+        sender: Sender {
+            class: 0,
+            queue_packets: 8,
+            sojourn_max_ns: None,
+        },
+        limits: TransmitLimits {
+            buffers: 8,
+            buffer_bytes: 2048,
+            frame_bytes_max: 1514,
+            source_mac: Some(TO),
+        },
+    }
+}
+
+const fn two(bytes: u64) -> Items {
+    Items { items: 2, bytes }
+}
+
+#[test]
+fn what_is_held_is_counted_anew_and_the_same_at_once() {
+    let (mux, ..) = busy();
+    let (closed, now) = (mux.counts(CLIENT), mux.counts_now(CLIENT));
+    assert_eq!(
+        (closed.receive_held, closed.transmit_held),
+        (two(200), two(400))
+    );
+    assert_eq!(closed, now);
+    assert!(mux.residual().is_zero());
+}
+
+/// A buffer of which the client's bit is lost has not come back and is not held: that is left over, also when the client has gone.
+#[test]
+fn a_lost_buffer_is_left_over() {
+    let (mut mux, given, _) = busy();
+    mux.pool.lose(CLIENT, given[0]);
+    let lost = Residual {
+        items: 1,
+        bytes: 100,
+    };
+    assert_eq!(mux.residual(), lost);
+    assert_eq!(mux.take_back(CLIENT, given[1]), Returned::Taken);
+    assert_eq!(mux.residual(), lost);
+}
+
+/// So is a packet that its queue has lost; and the one that is in the card is not.
+#[test]
+fn a_lost_packet_is_left_over() {
+    let (mut mux, _, in_card) = busy();
+    assert_eq!(
+        mux.transmit.lose(CLIENT).map(|packet| packet.bytes),
+        Some(200)
+    );
+    let lost = Residual {
+        items: 1,
+        bytes: 200,
+    };
+    assert_eq!(mux.residual(), lost);
+    mux.finish(CLIENT, in_card, true);
+    mux.remove_client(CLIENT);
+    assert_eq!(mux.residual(), lost);
+}
