@@ -2,13 +2,13 @@
 //!
 //! | account | `in` | `out` | `dropped` | `held` |
 //! |---|---|---|---|---|
-//! | `mux_classify` of the card | frames that came | frames that are for somebody | [`FrameDrop`] | never |
+//! | `mux_classify` of the card | frames that came | frames that matched | [`FrameDrop`] | never |
 //! | `mux_deliver` of a client | frames for it | frames given to it | [`DeliveryDrop`] | never |
 //! | `mux_receive` of a client | frames given to it | frames that it gave back | `client_gone` | what it has |
 //! | `mux_transmit` of a client | packets that it handed over | packets that the card took | [`TransmitLoss`] | what waits, and what is in the card |
 //! | `mux_respond` of the responder | questions | answers | [`ResponderDrop`] | never |
 //!
-//! Two of them are joined: what `mux_deliver` gave is what `mux_receive` got, each counted in its own place. And what is for somebody is for one client, for
+//! Two of them are joined: what `mux_deliver` gave is what `mux_receive` got, each counted in its own place. And what matched is for one client, for
 //! a group, or for the responder alone; a frame for a group is for as many clients as asked for it. [`Residual`] has all of it.
 //!
 //! No two terms of an equation are counted at one place. What came is counted where it comes in, what it is for where that is decided, and what became of it
@@ -91,20 +91,20 @@ reasons! {
     }
 }
 
-/// Frames that came, and for how many they were: `came` = `for_somebody` + `dropped`.
+/// Frames that came, and for how many they were: `came` = `matched` + `dropped`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameCounts {
     /// Frames that the card gave.
     pub came: Items,
-    /// Frames that are for somebody.
-    pub for_somebody: Items,
-    /// Frames for nobody.
+    /// Frames that are for a client, a group or the responder.
+    pub matched: Items,
+    /// Frames that are for none of them.
     pub dropped: PerReason<FrameDrop, Items, { FrameDrop::COUNT }>,
-    /// Of those for somebody: for one client.
+    /// Of those that matched: for one client.
     pub to_client: Items,
-    /// Of those for somebody: for a group, with or without the responder.
+    /// Of those that matched: for a group, with or without the responder.
     pub to_group: Items,
-    /// Of those for somebody: for the responder alone.
+    /// Of those that matched: for the responder alone.
     pub to_responder: Items,
     /// Clients that frames for groups were for, a frame for each.
     pub group_copies: Items,
@@ -187,9 +187,9 @@ impl Residual {
         residual.add(
             frames
                 .came
-                .without(&[frames.for_somebody, frames.dropped.total()]),
+                .without(&[frames.matched, frames.dropped.total()]),
         );
-        residual.add(frames.for_somebody.without(&kinds));
+        residual.add(frames.matched.without(&kinds));
         let mut for_clients = Items::default();
         for counts in clients {
             for_clients.add_all(counts.delivery.came);
@@ -252,7 +252,7 @@ impl Accounts {
     /// Writes what was counted so far of the card and the responder.
     pub fn write_all(&self, book: &mut Book, frames: &FrameCounts, responder: &ResponderCounts) {
         set(book, self.classify.incoming, frames.came);
-        set(book, self.classify.outgoing, frames.for_somebody);
+        set(book, self.classify.outgoing, frames.matched);
         for (why, items) in frames.dropped.iter() {
             set(book, self.classify.lost(why), items);
         }
@@ -346,7 +346,7 @@ mod tests {
     impl Sheet {
         fn closed() -> Self {
             let mut sheet = Self::default();
-            (sheet.frames.came, sheet.frames.for_somebody) = (TEN, FIVE);
+            (sheet.frames.came, sheet.frames.matched) = (TEN, FIVE);
             sheet.frames.dropped[FrameDrop::Unmatched] = FIVE;
             sheet.frames.to_client = FIVE;
             (sheet.delivery.came, sheet.delivery.given) = (FIVE, FIVE);
@@ -374,7 +374,7 @@ mod tests {
         assert!(Sheet::closed().residual().is_zero());
         let terms: [fn(&mut Sheet) -> &mut Items; 19] = [
             |sheet| &mut sheet.frames.came,
-            |sheet| &mut sheet.frames.for_somebody,
+            |sheet| &mut sheet.frames.matched,
             |sheet| &mut sheet.frames.dropped[FrameDrop::Malformed],
             |sheet| &mut sheet.frames.to_client,
             |sheet| &mut sheet.frames.to_group,
@@ -431,7 +431,7 @@ mod tests {
             },
             |sheet| {
                 sheet.frames.came.add(0);
-                sheet.frames.for_somebody.add(0);
+                sheet.frames.matched.add(0);
                 sheet.frames.to_responder.add(0);
             },
             |sheet| {

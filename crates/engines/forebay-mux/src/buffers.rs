@@ -1,9 +1,9 @@
 //! The receive buffers, and which client holds which of them.
 //!
-//! A fixed pool. Each client has a *queue*, the most buffers that it may hold, and a *guarantee*, as many of them as nobody else can take from it: what
+//! A fixed pool. Each client has a *queue*, the most buffers that it may hold, and a *guarantee*, as many of them as no other client can take from it: what
 //! others may have is what is left when all guarantees are kept. So a client that never gives back harms itself.
 //!
-//! A client that comes when others hold what it is guaranteed has its guarantee as they give back, before anybody else: until then it takes nothing that a
+//! A client that comes when others hold what it is guaranteed has its guarantee as they give back, before all others: until then it takes nothing that a
 //! third client is guaranteed.
 //!
 //! A frame to several clients lies in one buffer with a reference for each. Each reference is charged as a whole buffer to its client: a shared buffer is
@@ -58,9 +58,7 @@ pub enum ShareError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// More is guaranteed than there is.
-    #[error(
-        "{asked} buffers guaranteed to {client}; {left} of the pool are promised to nobody yet"
-    )]
+    #[error("{asked} buffers guaranteed to {client}; {left} of the pool are not promised yet")]
     Promised {
         /// The client.
         client: ClientId,
@@ -154,7 +152,7 @@ pub struct ReceivePool {
 }
 
 impl ReceivePool {
-    /// Makes a pool of so many buffers, 1 to [`BUFFERS_MAX`], of which nobody has any.
+    /// Makes a pool of so many buffers, 1 to [`BUFFERS_MAX`], of which no client has any.
     ///
     /// # Errors
     /// Their number is outside the range.
@@ -176,7 +174,7 @@ impl ReceivePool {
         self.buffers.len() as u32
     }
 
-    /// Buffers that nobody is charged for.
+    /// Buffers that no client is charged for.
     const fn left(&self) -> u32 {
         self.size() - self.charged
     }
@@ -376,7 +374,7 @@ impl ReceivePool {
         holder.map_or(0, |holder| holder.faults[kind])
     }
 
-    /// Takes a reference away; nobody's buffer is free. Gives its bytes.
+    /// Takes a reference away; a buffer without one is free. Gives its bytes.
     #[inline]
     fn unreference(&mut self, buffer: u32) -> u32 {
         let of = &mut self.buffers[buffer as usize];
@@ -387,7 +385,7 @@ impl ReceivePool {
         of.bytes
     }
 
-    /// Buffers that nobody holds.
+    /// Buffers that no client holds.
     #[must_use]
     pub const fn free_frames(&self) -> u32 {
         self.free.len() as u32

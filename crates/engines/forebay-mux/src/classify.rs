@@ -24,7 +24,7 @@ use crate::mac::Mac;
 pub use self::rule::{Prefix, RULES_MAX, Rule, RuleError, VLAN_MAX};
 
 reasons! {
-    /// Why a frame is for nobody.
+    /// Why a frame is for no client.
     pub enum FrameDrop {
         /// Its headers are not whole, or contradict each other.
         Malformed = "malformed",
@@ -73,10 +73,10 @@ pub enum Verdict {
     Group {
         /// It is a question: for the responder, too.
         is_question: bool,
-        /// Clients that get it; nobody only where it is a question.
+        /// Clients that get it; none only where it is a question.
         clients: ClientSet,
     },
-    /// It is for nobody.
+    /// It is for no client.
     Dropped(FrameDrop),
 }
 

@@ -1,8 +1,8 @@
-//! What a client hands over to be sent, which nobody believes.
+//! What a client hands over to be sent, which is not believed.
 //!
 //! A client writes descriptors into memory that it shares with the multiplexer. The caller copies one out *once*, and gives the copy here: a descriptor that
 //! is read twice can change between the check and the use. What passes lies in a buffer of the client's own region that the multiplexer did not have before.
-//! A lie is counted under its name, costs the client that packet, and, after so many of one kind, its connection. Nobody else notices.
+//! A lie is counted under its name, costs the client that packet, and, after so many of one kind, its connection. No other client notices.
 //!
 //! Positions of the rings themselves are checked where they are read, in the rings (`forebay-ring` calls it a fault of the peer).
 

@@ -243,7 +243,7 @@ impl Mux {
         let verdict = self.classifier.classify(frame);
         match verdict {
             Verdict::Dropped(why) => self.frames.dropped[why].add(frame.len() as u32),
-            _ => self.frames.for_somebody.add(frame.len() as u32),
+            _ => self.frames.matched.add(frame.len() as u32),
         }
         verdict
     }
@@ -324,7 +324,7 @@ impl Mux {
         let packet = Packet {
             buffer: descriptor.buffer,
             offset: descriptor.offset,
-            // Nobody has checked what one that is not there says.
+            // What a client that is not there says was not checked.
             bytes: checked.map_or(0, |_| descriptor.length),
             arrival_ns: now_ns,
         };
@@ -414,7 +414,7 @@ impl Mux {
         Residual::of_all(&self.frames, self.responder.counts(), clients)
     }
 
-    /// Receive buffers that nobody holds.
+    /// Receive buffers that no client holds.
     #[must_use]
     pub const fn free_frames(&self) -> u32 {
         self.pool.free_frames()

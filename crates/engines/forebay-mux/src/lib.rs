@@ -1,4 +1,4 @@
-//! The engine of the multiplexer: one network card, shared by many clients that nobody trusts. It is told the time and given bytes; it touches no card, no ring and
+//! The engine of the multiplexer: one network card, shared by many untrusted clients. It is told the time and given bytes; it touches no card, no ring and
 //! no memory of a client.
 //!
 //! | module | what it decides |
@@ -56,7 +56,7 @@
 //! }
 //! assert_eq!(mux.counts(echo).transmit.sent.items, 1);
 //! assert_eq!(mux.counts(echo).transmit.sojourn_max_ns, 1_000);
-//! // A lie costs the client its packet, and nobody else anything.
+//! // A lie costs the client its packet, and no other client anything.
 //! assert!(mux.offer(echo, Descriptor { buffer: 512, offset: 0, length: 64 }, 3_000, |_| Some(mac)).is_err());
 //! assert!(mux.residual().is_zero());
 //! # Ok::<(), Box<dyn std::error::Error>>(())

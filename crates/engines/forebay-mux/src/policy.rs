@@ -1,6 +1,6 @@
 //! Which client sends next: one file for each policy.
 //!
-//! A [`Policy`] sees the packet at the head of each queue and the time. It says which client sends, or when to ask again, so that nobody polls. It holds no
+//! A [`Policy`] sees the packet at the head of each queue and the time. It says which client sends, or when to ask again, so that no caller polls. It holds no
 //! packet: it can be changed for another one, or given other numbers, while packets wait.
 
 mod deficit_round_robin;
@@ -69,9 +69,9 @@ impl<'a> Queues<'a> {
 pub enum Turn {
     /// The head of this client's queue is to be sent.
     Send(ClientId),
-    /// Nobody may send now: ask again at this time, ns, or when another packet comes.
+    /// No client may send now: ask again at this time, ns, or when another packet comes.
     AskAt(u64),
-    /// Nobody wants to send.
+    /// No client wants to send.
     Idle,
 }
 

@@ -1,7 +1,7 @@
 //! Answers questions for the Ethernet addresses of all clients: ARP (RFC 826) and neighbour discovery (RFC 4861).
 //!
 //! A frame in, a frame out. It answers for an address that a client has, in the client's VLAN, and for no other one; it starts nothing, keeps nothing of what
-//! strangers say, and so cannot be filled or poisoned.
+//! other stations say, and so cannot be filled or poisoned.
 
 pub(crate) mod arp;
 mod neighbour;

@@ -122,7 +122,7 @@ impl SendCounts {
 pub enum Next {
     /// Give this packet to the card, and say with [`Transmit::finish`] whether it took it.
     Send(ClientId, Packet),
-    /// Nobody may send now: ask again at this time, ns, or when another packet has come.
+    /// No client may send now: ask again at this time, ns, or when another packet has come.
     AskAt(u64),
     /// Nothing waits.
     Idle,

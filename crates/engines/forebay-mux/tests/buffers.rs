@@ -55,7 +55,7 @@ impl Model {
         }
     }
 
-    /// One by one, in the order of their numbers: what a client holds is its own, and what is left and kept for nobody is kept for it.
+    /// One by one, in the order of their numbers: what a client holds is its own, and what is left and kept for no other client is kept for it.
     fn settle(&mut self) {
         for client in 0..CLIENTS {
             let at = usize::from(client);
@@ -304,7 +304,7 @@ fn no_more_is_guaranteed_than_there_is() {
     let error = pool.add_client(id(1), share(8, 5)).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "5 buffers guaranteed to client 1; 4 of the pool are promised to nobody yet"
+        "5 buffers guaranteed to client 1; 4 of the pool are not promised yet"
     );
     let known = ShareError::Known { client: id(0) };
     assert_eq!(pool.add_client(id(0), share(1, 0)), Err(known));

@@ -179,7 +179,7 @@ impl World {
         while let Some((buffer, frame)) = self.memory.given[usize::from(client)].pop_front() {
             assert_eq!(
                 self.memory.buffers[buffer.0 as usize], frame,
-                "somebody wrote into a buffer that client {client} has"
+                "another client wrote into a buffer that client {client} has"
             );
             assert_eq!(self.mux.take_back(id(client), buffer), Returned::Taken);
         }
@@ -554,7 +554,7 @@ fn one_that_gives_another_as_its_sender_gets_its_buffer_back() {
 }
 
 #[test]
-fn what_is_for_nobody_has_its_reason() {
+fn what_is_for_no_client_has_its_reason() {
     let mut world = World::new(1, 1);
     world.frame(mac(99), 100);
     world.receive(vec![0; 13]);
@@ -576,7 +576,7 @@ fn what_is_for_nobody_has_its_reason() {
 
 /// A client that floods and keeps all that it gets: the other one gets all of its frames, without the flooder's queue being made smaller.
 #[test]
-fn a_slow_client_starves_nobody() {
+fn a_slow_client_starves_no_other() {
     let mut world = World::new(1, 1);
     for _ in 0..1000 {
         world.frame(mac(SLOW), 1000);

@@ -36,7 +36,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_a_client_says_nobody_else_loses_anything(
+    fn whatever_a_client_says_no_other_client_loses_anything(
         limit in prop_oneof![Just(0_u8), any::<u8>()],
         steps in proptest::collection::vec(step(), 0..60),
     ) {

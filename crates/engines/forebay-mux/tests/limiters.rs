@@ -212,7 +212,7 @@ fn a_bound_on_waiting_holds_under_a_limiter() {
     }
 }
 
-/// A packet that nobody asks for any longer is dropped on its time, and not when the client may send again.
+/// A packet that has waited for too long is dropped on its time, and not when the client may send again.
 #[test]
 fn the_time_to_ask_again_is_that_of_the_first_packet_to_drop() {
     let mut transmit = with_client(

@@ -242,7 +242,7 @@ fn rules_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn a_group_goes_to_who_asked_for_it_in_its_vlan() {
+fn a_group_goes_to_clients_that_asked_for_it_in_its_vlan() {
     let wish = |client, vlan, broadcast, multicast| Wish {
         client,
         vlan,
@@ -276,14 +276,14 @@ fn a_group_goes_to_who_asked_for_it_in_its_vlan() {
     assert_eq!(to(Mac::BROADCAST, Some(8)), [A]);
     assert_eq!(to(group, Some(7)), [A, C]);
     assert_eq!(to(Mac([1, 0, 0x5e, 0, 0, 6]), None), [A]);
-    let nobody = Classifier::new(&[], &wishes[1..]).unwrap();
+    let without = Classifier::new(&[], &wishes[1..]).unwrap();
     let frame = Made {
         mac: [0xff; 6],
         ..Made::default()
     }
     .bytes();
     assert_eq!(
-        nobody.classify(&frame),
+        without.classify(&frame),
         Verdict::Dropped(FrameDrop::GroupNotAsked)
     );
     let twice = Classifier::new(&[], &[wishes[0].clone(), wishes[0].clone()]);
@@ -308,7 +308,7 @@ fn arp(to: [u8; 6], operation: u8, target: u8) -> Vec<u8> {
 }
 
 #[test]
-fn questions_go_to_the_responder_and_answers_to_who_asked() {
+fn questions_go_to_the_responder_and_answers_to_the_client_that_asked() {
     let wish = Wish {
         client: C,
         vlan: None,

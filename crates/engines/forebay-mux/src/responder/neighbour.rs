@@ -16,7 +16,7 @@ use crate::mac::Mac;
 /// Type of the message that asks.
 pub(crate) const NEIGHBOUR_SOLICITATION: u8 = 135;
 const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
-/// Nobody forwards such a message (section 7.1.1).
+/// No router forwards such a message (section 7.1.1).
 const HOP_LIMIT: u8 = 255;
 const IPV6_HEADER_BYTES: usize = 40;
 const HEADER_BYTES: usize = 24;

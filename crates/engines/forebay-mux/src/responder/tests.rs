@@ -184,7 +184,7 @@ fn golden_answer_of_neighbour_discovery() {
 }
 
 #[test]
-fn an_address_that_somebody_wants_to_take_is_defended_before_all() {
+fn an_address_that_another_station_wants_to_take_is_defended_before_all() {
     let frame = solicitation("::", GROUP, &[], |_| {});
     let answer = ask(&mut responder(), &frame).unwrap();
     assert_eq!(answer[..6], [0x33, 0x33, 0, 0, 0, 1]);
