@@ -86,6 +86,7 @@ mod client;
 mod config;
 pub mod descriptor;
 mod engine;
+mod guard;
 mod mac;
 pub mod policy;
 pub mod responder;

@@ -4,16 +4,20 @@
 //! is older is dropped at the head of its queue, under a name of its own, so that a limiter shortens the queue and does not delay what comes behind it.
 //! Policies, their numbers, classes and bounds can be changed while packets wait; none is lost by that.
 
-use std::collections::VecDeque;
+mod queue;
 
-use forebay_ledger::{DropReason, OneOf, PerReason, reasons};
+use forebay_ledger::{OneOf, reasons};
 use thiserror::Error;
 
 use crate::account::Items;
 use crate::client::{CLIENTS_MAX, ClientId, ClientSet};
 use crate::config::{ConfigError, in_range};
 use crate::descriptor::TransmitFault;
+use crate::guard::Wait;
 use crate::policy::{Head, Policy, PolicyConfig, Queues, Turn, check_guard};
+
+use self::queue::Queue;
+pub use self::queue::SendCounts;
 
 /// Most classes.
 pub const CLASSES_MAX: usize = 8;
@@ -96,27 +100,6 @@ pub enum SenderError {
     },
 }
 
-/// What a client asked to send, and what became of it: `asked` = `sent` + `dropped` + [`Transmit::held`], in packets and their bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SendCounts {
-    /// What it handed over; of what it lied about the packet without its bytes.
-    pub asked: Items,
-    /// What the card took.
-    pub sent: Items,
-    /// What was not sent.
-    pub dropped: PerReason<TransmitLoss, Items, { TransmitLoss::COUNT }>,
-    /// What waits or is on its way into the card, by what came and went: for a live view. Books are closed with [`Transmit::held`].
-    pub held_now: Items,
-    /// Longest that a packet waited until it was given to the card, ns.
-    pub sojourn_max_ns: u64,
-}
-
-impl SendCounts {
-    fn drop(&mut self, why: TransmitDrop, bytes: u32) {
-        self.dropped[TransmitLoss::Second(why)].add(bytes);
-    }
-}
-
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
@@ -133,32 +116,7 @@ struct Class {
     policy: Box<dyn Policy>,
     guard_ns: Option<u64>,
     clients: ClientSet,
-    /// Since when it has had something to send without its turn.
-    waits_since_ns: Option<u64>,
-}
-
-impl Class {
-    fn is_starving(&self, now_ns: u64) -> bool {
-        let waits = self.waits_since_ns.zip(self.guard_ns);
-        waits.is_some_and(|(since_ns, guard_ns)| now_ns.saturating_sub(since_ns) > guard_ns)
-    }
-}
-
-#[derive(Debug, Default)]
-struct Queue {
-    sender: Option<Sender>,
-    packets: VecDeque<Packet>,
-    /// What was given to the card, which has not said yet whether it took it.
-    in_card: Items,
-    counts: SendCounts,
-}
-
-impl Queue {
-    /// The client's class, and how long its packets may wait, ns; nothing where that has no bound.
-    fn bound(&self) -> Option<(usize, u64)> {
-        let sender = self.sender?;
-        Some((sender.class, sender.sojourn_max_ns?))
-    }
+    wait: Wait,
 }
 
 /// Queues of all clients.
@@ -186,7 +144,7 @@ impl Transmit {
                 policy: class.policy.policy()?,
                 guard_ns: class.guard_ns,
                 clients: ClientSet::EMPTY,
-                waits_since_ns: None,
+                wait: Wait::default(),
             })
         });
         Ok(Self {
@@ -257,7 +215,8 @@ impl Transmit {
         Ok(())
     }
 
-    /// Changes the policy of a class at this time, ns: its numbers if it is the same policy, which then keeps what it knows of the past, or another policy, which begins anew.
+    /// Changes the policy of a class at this time, ns: its numbers if it is the same policy, which then keeps what it knows of the past, or another policy,
+    /// which begins anew.
     ///
     /// # Errors
     /// There is no such class, or a number is outside its range; then nothing has changed.
@@ -413,30 +372,31 @@ impl Transmit {
     #[inline]
     fn choose(&mut self) -> Turn {
         let now_ns = self.clock_ns;
-        let starving = self
+        let waits = self
             .classes
             .iter()
-            .position(|class| class.is_starving(now_ns));
+            .map(|class| (class.wait, class.guard_ns));
+        let starving = Wait::starving(waits, now_ns);
         let mut ask_at_ns: Option<u64> = None;
         for at in starving.into_iter().chain(0..self.classes.len()) {
             let class = &mut self.classes[at];
             let ready = self.ready.and(&class.clients);
             if ready.is_empty() {
-                class.waits_since_ns = None;
+                class.wait.clear();
                 continue;
             }
             match class.policy.next(&Queues::new(ready, &self.heads), now_ns) {
                 Turn::Send(client) => {
-                    class.waits_since_ns = Some(now_ns);
+                    class.wait.serve(now_ns);
                     self.note_waiting(at + 1, now_ns);
                     return Turn::Send(client);
                 }
                 // Its own policy holds it back: no other class is to blame.
                 Turn::AskAt(ns) => {
-                    class.waits_since_ns = None;
+                    class.wait.clear();
                     ask_at_ns = Some(ask_at_ns.map_or(ns, |first| first.min(ns)));
                 }
-                Turn::Idle => class.waits_since_ns = None,
+                Turn::Idle => class.wait.clear(),
             }
         }
         ask_at_ns.map_or(Turn::Idle, Turn::AskAt)
@@ -447,8 +407,7 @@ impl Transmit {
     fn note_waiting(&mut self, from: usize, now_ns: u64) {
         for class in &mut self.classes[from..] {
             let is_ready = !self.ready.and(&class.clients).is_empty();
-            let since_ns = class.waits_since_ns.unwrap_or(now_ns);
-            class.waits_since_ns = is_ready.then_some(since_ns);
+            class.wait.note(is_ready, now_ns);
         }
     }
 
@@ -491,13 +450,7 @@ impl Transmit {
     /// What waits of a client, counted anew, and what is on its way into the card.
     #[must_use]
     pub fn held(&self, client: ClientId) -> Items {
-        let queue = &self.queues[client.index()];
-        let mut held = queue.in_card;
-        queue
-            .packets
-            .iter()
-            .for_each(|packet| held.add(packet.bytes));
-        held
+        self.queues[client.index()].held()
     }
 
     /// Loses a packet that waits, as a mistake in this file would.

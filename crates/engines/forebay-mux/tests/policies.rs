@@ -144,6 +144,33 @@ fn a_class_goes_before_another_and_its_guard_feeds_that() {
     }
 }
 
+/// A packet takes 8 us, longer than the guards: all are past theirs at each turn, and none may have them all.
+#[test]
+fn classes_whose_guards_are_shorter_than_a_packet_are_all_fed() {
+    let class = |guard_ns| ClassConfig {
+        policy: PolicyConfig::RoundRobin,
+        guard_ns,
+    };
+    let classes = [class(None), class(Some(1000)), class(Some(1000))];
+    let mut transmit = Transmit::new(&classes).unwrap();
+    for client in 0..3 {
+        let sender = Sender {
+            class: client.into(),
+            ..SENDER
+        };
+        transmit.add_client(id(client), sender).unwrap();
+    }
+    let full = Full {
+        link_rate_bps: GIGABIT,
+        lengths: &[&[1000], &[1000], &[1000]],
+        until_ns: 100 * MS,
+        depth: 4,
+    };
+    let left = full.run(&mut transmit);
+    let packets = [1, 2].map(|client| bytes_of(&left, client) / 1000);
+    assert!(packets.iter().all(|of| *of > 4000), "{packets:?}");
+}
+
 /// A limited class leaves the link to the class behind it, which waits for nothing.
 #[test]
 fn a_class_that_is_limited_leaves_the_rest_to_the_next() {

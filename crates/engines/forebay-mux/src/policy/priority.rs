@@ -4,6 +4,7 @@
 
 use super::{LEVELS, PerClient, Policy, PolicyConfig, Queues, Turn};
 use crate::client::{ClientId, ClientSet};
+use crate::guard::Wait;
 
 /// Clients of one level.
 #[derive(Clone, Debug)]
@@ -11,8 +12,7 @@ struct Level {
     number: u8,
     clients: ClientSet,
     cursor: ClientId,
-    /// Since when it has had something to send without its turn; nothing if it has nothing.
-    waits_since_ns: Option<u64>,
+    wait: Wait,
 }
 
 /// Levels that clients have, the lowest first.
@@ -29,7 +29,7 @@ impl Priority {
                 number,
                 clients: ClientSet::EMPTY,
                 cursor: ClientId::new(u8::MAX),
-                waits_since_ns: None,
+                wait: Wait::default(),
             })
             .collect();
         for (client, number) in ClientId::all().zip(level.by_number()) {
@@ -41,13 +41,8 @@ impl Priority {
 
     /// The level that has waited longest, if that is longer than the guard.
     fn starving(&self, now_ns: u64) -> Option<usize> {
-        let guard_ns = self.guard_ns?;
-        let waits = |at: &usize| {
-            let since_ns = self.levels[*at].waits_since_ns;
-            since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns))
-        };
-        let longest = (0..self.levels.len()).max_by_key(waits)?;
-        (waits(&longest) > guard_ns).then_some(longest)
+        let waits = self.levels.iter().map(|level| (level.wait, self.guard_ns));
+        Wait::starving(waits, now_ns)
     }
 }
 
@@ -57,8 +52,7 @@ impl Policy for Priority {
         let mut first = None;
         for level in &mut self.levels {
             let next = queues.ready().and(&level.clients).next_after(level.cursor);
-            let since_ns = level.waits_since_ns.unwrap_or(now_ns);
-            level.waits_since_ns = next.map(|_| since_ns);
+            level.wait.note(next.is_some(), now_ns);
             first = first.or(next);
         }
         let starving = self.starving(now_ns).map(|at| &self.levels[at]);
@@ -74,7 +68,7 @@ impl Policy for Priority {
         let mut levels = self.levels.iter_mut();
         if let Some(level) = levels.find(|level| level.clients.contains(client)) {
             level.cursor = client;
-            level.waits_since_ns = Some(now_ns);
+            level.wait.serve(now_ns);
         }
     }
 
@@ -88,7 +82,7 @@ impl Policy for Priority {
             let old = self.levels.iter().find(|old| old.number == level.number);
             if let Some(old) = old {
                 level.cursor = old.cursor;
-                level.waits_since_ns = old.waits_since_ns;
+                level.wait = old.wait;
             }
         }
         *self = new;
