@@ -413,7 +413,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_equation_closes_and_who_behaves_loses_nothing(
+    fn every_equation_closes_and_clients_that_behave_lose_nothing(
         first in 0..7_usize,
         second in 0..7_usize,
         steps in proptest::collection::vec(step(), 0..400),
@@ -461,7 +461,7 @@ fn a_frame_to_all_lies_in_one_buffer_and_its_question_is_answered() {
 }
 
 #[test]
-fn one_that_lies_too_often_is_disconnected_and_nobody_else_notices() {
+fn one_that_lies_too_often_is_disconnected_and_no_other_notices() {
     let mut world = World::new(1, 1);
     world.frame(mac(HOSTILE), 100);
     let lie = Descriptor {
