@@ -288,7 +288,7 @@ INLINE u32 of_flow(const struct settings *set, struct counters *counted, const s
         }
         unlock(entry);
     } else {
-        term = CONTENDED;
+        term = IN_USE;
         contend(entry);
     }
 

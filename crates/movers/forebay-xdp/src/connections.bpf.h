@@ -23,7 +23,7 @@ enum term {
     TABLE_FULL,
     WATCHED,
     CLOSED,
-    CONTENDED,
+    IN_USE, /* by other CPUs, for too long */
     TRIMMED,
     METADATA_FULL,
     NOT_IP,
@@ -135,7 +135,7 @@ struct command {
 };
 
 _Static_assert(sizeof(struct key) == 40, "as in abi.rs");
-_Static_assert(sizeof(struct counters) == 296, "as in abi.rs");
+_Static_assert(sizeof(struct counters) == 312, "as in abi.rs");
 _Static_assert(sizeof(struct entry) == 128 && __builtin_offsetof(struct entry, lock) == 120, "as in abi.rs");
 _Static_assert(__builtin_offsetof(struct entry, tcp_flags) == 112, "as in abi.rs");
 _Static_assert(sizeof(struct settings) == 64, "as in abi.rs");
