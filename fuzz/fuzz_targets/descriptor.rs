@@ -1,4 +1,4 @@
-//! Whatever a client says of its packets and its buffers: no panic, nobody else loses anything, and the books close.
+//! Whatever a client says of its packets and its buffers: no panic, no other client loses anything, and the books close.
 #![no_main]
 
 #[path = "../oracle/descriptor.rs"]

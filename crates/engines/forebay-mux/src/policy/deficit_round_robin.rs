@@ -5,7 +5,7 @@
 use super::{PerClient, Policy, PolicyConfig, Queues, Turn};
 use crate::client::{CLIENTS_MAX, ClientId};
 
-/// Whose turn it is, and what each may send.
+/// The turns: which client is next, and what each may send.
 #[derive(Debug)]
 pub(super) struct DeficitRoundRobin {
     quantum_bytes: Vec<u32>,

@@ -1,8 +1,8 @@
 //! The engine of the flow probe with a million flows at a time and ten million in a run: what memory it grows by, and how long it is away from the packets at most.
 //!
-//! It runs in this thread, as the probe's threads run it: a decoder, plugins, batches of 64 packets, a table. A flow has two packets (the last ones of
-//! all have one, and the first has their second ones), with as many others in between as make a million flows be there at once; at the end time goes on by an hour, and all of them are due together. A pause is CPU time of the thread, which a busy neighbour does not
-//! lengthen as it does the time that passes; what interrupts take of the thread counts, though.
+//! It runs in this thread, as the probe's threads run it: a decoder, plugins, batches of 64 packets, a table. A flow has two packets (the last ones of all have one, and
+//! the first has their second ones), with as many others in between as make a million flows be there at once; at the end time goes on by an hour, and all of them are due
+//! together. A pause is CPU time of the thread, which a busy neighbour does not lengthen as it does the time that passes; what interrupts take of the thread counts, though.
 
 use anyhow::{Context, Result, ensure};
 use forebay_flow::plugins::{Fields, PluginKind, Plugins};
