@@ -37,7 +37,7 @@ use crate::watch::{OnEnd, Watch, Way};
 /// Flows that a packet ends at most for each time-out, besides its own.
 const ENDS_PER_PACKET: usize = 16;
 /// Flows that a tick ends at most for each time-out.
-const ENDS_PER_TICK: usize = 1024;
+const ENDS_PER_TICK: usize = 512;
 /// Flows that are looked at for one that goes, of those that had packets since they were armed.
 const LOOKS_PER_EVICTION: usize = 256;
 /// Packets whose memory is waited for at once.
