@@ -65,6 +65,7 @@
 
 #[allow(unsafe_code)]
 mod abi;
+mod attached;
 mod btf;
 mod connections;
 mod elf;

@@ -1,14 +1,13 @@
 //! The program on an interface.
 
-use std::io;
-
 use crate::abi::Key;
+use crate::attached::Attached;
 use crate::connections::{
     Changed, Config, Connections, Counts, Entry, Export, Inserted, Metadata, Seed, State, Tally,
 };
 use crate::error::XdpError;
 use crate::programs::Programs;
-use crate::sys::{Link, Mode, Program, interface_number};
+use crate::sys::{Mode, interface_number};
 
 /// A table of connections in the kernel that sees the frames which an interface receives.
 ///
@@ -17,10 +16,7 @@ use crate::sys::{Link, Mode, Program, interface_number};
 #[derive(Debug)]
 pub struct Offload {
     programs: Programs,
-    /// None when it was taken off.
-    link: Option<Link>,
-    number: u32,
-    mode: Mode,
+    attached: Attached,
 }
 
 impl Offload {
@@ -31,18 +27,13 @@ impl Offload {
     pub fn attach(interface: &str, config: &Config) -> Result<Self, XdpError> {
         let number = interface_number(interface)?;
         let programs = Programs::load(config)?;
-        let (link, mode) = attach(&programs.connections, interface, number)?;
-        Ok(Self {
-            programs,
-            link: Some(link),
-            number,
-            mode,
-        })
+        let attached = Attached::put(&programs.connections, interface, number)?;
+        Ok(Self { programs, attached })
     }
 
     /// Where frames meet it.
     pub const fn mode(&self) -> Mode {
-        self.mode
+        self.attached.mode
     }
 
     /// Whether it is still where it was put: it may have been taken off, or the interface be gone. What it has counted is there all the same.
@@ -50,15 +41,12 @@ impl Offload {
     /// # Errors
     /// The kernel refuses the call.
     pub fn is_attached(&self) -> Result<bool, XdpError> {
-        let Some(link) = &self.link else {
-            return Ok(false);
-        };
-        Ok(link.interface()? == self.number)
+        self.attached.is_there()
     }
 
     /// Takes the program off its interface. What it has counted stays; a frame that is under way through it may still be counted.
     pub fn detach(&mut self) {
-        self.link = None;
+        self.attached.take_off();
     }
 
     /// As [`Programs::set_clock_offset`].
@@ -68,37 +56,6 @@ impl Offload {
     pub fn set_clock_offset(&self, offset_ns: u64) -> Result<(), XdpError> {
         self.programs.set_clock_offset(offset_ns)
     }
-}
-
-/// Puts a program on an interface: into the driver if that can do it, else behind it.
-pub(crate) fn attach(
-    program: &Program,
-    interface: &str,
-    number: u32,
-) -> Result<(Link, Mode), XdpError> {
-    let attach = |mode| program.attach(number, mode);
-    let attached = match attach(Mode::Native) {
-        Ok(link) => Ok((link, Mode::Native)),
-        Err(error) if is_foreign(&error) => Err(error),
-        Err(_) => attach(Mode::Generic).map(|link| (link, Mode::Generic)),
-    };
-    attached.map_err(|source| {
-        if is_foreign(&source) {
-            return XdpError::Foreign {
-                interface: interface.to_owned(),
-            };
-        }
-        XdpError::System {
-            call: "bpf(BPF_LINK_CREATE)",
-            target: interface.to_owned(),
-            source,
-        }
-    })
-}
-
-/// Another link (`EBUSY`), or a program without one (`EBUSY`, `EEXIST`), of this mode or of the other.
-fn is_foreign(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST))
 }
 
 impl Connections for Offload {

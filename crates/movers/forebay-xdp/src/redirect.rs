@@ -1,13 +1,13 @@
 //! The program that steers the frames of an interface to sockets.
 
 use crate::abi::{Plain, QUEUES, RawSteered};
+use crate::attached::Attached;
 use crate::connections::Tally;
 use crate::elf::{Object, load_map};
 use crate::error::XdpError;
-use crate::offload::attach;
 use crate::programs::{WHY_NOT, may_use};
 use crate::socket::Port;
-use crate::sys::{Kind, Link, Map, MapKind, Mode, Program, interface_number, possible_cpus};
+use crate::sys::{Kind, Map, MapKind, Mode, Program, interface_number, possible_cpus};
 use crate::table::spec;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/redirect.bpf.o"));
@@ -25,10 +25,7 @@ pub struct Redirect {
     _program: Program,
     sockets: Map,
     counted: Map,
-    /// None when it was taken off.
-    link: Option<Link>,
-    number: u32,
-    mode: Mode,
+    attached: Attached,
 }
 
 /// What the program has counted, in frames and octets of whole frames.
@@ -64,14 +61,12 @@ impl Redirect {
             load_map(&mut code, load.at, map.number());
         }
         let program = Program::load(Kind::Xdp, "redirect", &code)?;
-        let (link, mode) = attach(&program, interface, number)?;
+        let attached = Attached::put(&program, interface, number)?;
         Ok(Self {
             _program: program,
             sockets,
             counted,
-            link: Some(link),
-            number,
-            mode,
+            attached,
         })
     }
 
@@ -80,7 +75,7 @@ impl Redirect {
     /// # Errors
     /// The port is of another interface, or of a queue above 63; the kernel refuses.
     pub fn steer(&self, port: &Port) -> Result<(), XdpError> {
-        if port.interface_number() != self.number {
+        if port.interface_number() != self.attached.number {
             let port = port.interface().to_owned();
             return Err(XdpError::OtherInterface { port });
         }
@@ -98,7 +93,7 @@ impl Redirect {
     /// Where frames meet the program.
     #[must_use]
     pub const fn mode(&self) -> Mode {
-        self.mode
+        self.attached.mode
     }
 
     /// Whether it is still where it was put: it may have been taken off, or the interface be gone. What it has counted is there all the same.
@@ -106,15 +101,12 @@ impl Redirect {
     /// # Errors
     /// The kernel refuses the call.
     pub fn is_attached(&self) -> Result<bool, XdpError> {
-        let Some(link) = &self.link else {
-            return Ok(false);
-        };
-        Ok(link.interface()? == self.number)
+        self.attached.is_there()
     }
 
     /// Takes the program off its interface: what is in the rings of the ports stays there.
     pub fn detach(&mut self) {
-        self.link = None;
+        self.attached.take_off();
     }
 
     /// What it has counted of a queue, by the program itself; of all above 63 together at 64.

@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::Command;
 
 use forebay_xdp::{Config, Connections, Key, Programs, Seed, State, Tally, Term};
-use frames::cable::{cable, packet_socket, send};
+use frames::cable::{cable, packet_socket, received, send};
 use frames::{FIN, Made, filter_in_kernel, until};
 
 const SEED: Seed = Seed {
@@ -63,21 +63,6 @@ fn attach(programs: &Programs, socket: &OwnedFd) {
         )
     };
     assert_eq!(attached, 0, "{}", std::io::Error::last_os_error());
-}
-
-/// Frames that a socket has; of a longer one that was cut, its length is not told here.
-fn received(socket: &OwnedFd) -> Vec<Vec<u8>> {
-    let mut frames = Vec::new();
-    let mut room = [0_u8; 4096];
-    loop {
-        // SAFETY: as many bytes are there.
-        let got =
-            unsafe { libc::recv(socket.as_raw_fd(), room.as_mut_ptr().cast(), room.len(), 0) };
-        let Ok(bytes) = usize::try_from(got) else {
-            return frames;
-        };
-        frames.push(room[..bytes].to_vec());
-    }
 }
 
 /// So many frames of a socket, and no more.

@@ -10,7 +10,6 @@
 mod frames;
 
 use std::io::{BufRead, BufReader, Read};
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -18,7 +17,7 @@ use std::time::Instant;
 use forebay_xdp::{
     Config, Connections, Entry, Key, Mode, Offload, Programs, Seed, State, Tally, Term, XdpError,
 };
-use frames::cable::{cable, packet_socket, send};
+use frames::cable::{cable, packet_socket, received, send};
 use frames::{FIN, Made, SOON, filter_in_kernel, in_kernel, until};
 
 const SEED: Seed = Seed {
@@ -44,21 +43,6 @@ fn config() -> Config {
     Config {
         idle_timeout_ns: i64::MAX.unsigned_abs(),
         ..Config::default()
-    }
-}
-
-/// Frames that a socket has.
-fn received(socket: &OwnedFd) -> Vec<Vec<u8>> {
-    let mut frames = Vec::new();
-    let mut room = [0_u8; 4096];
-    loop {
-        // SAFETY: as many bytes are there.
-        let got =
-            unsafe { libc::recv(socket.as_raw_fd(), room.as_mut_ptr().cast(), room.len(), 0) };
-        let Ok(bytes) = usize::try_from(got) else {
-            return frames;
-        };
-        frames.push(room[..bytes].to_vec());
     }
 }
 

@@ -69,3 +69,18 @@ pub(crate) fn send(socket: &OwnedFd, frame: &[u8]) {
         std::thread::yield_now();
     }
 }
+
+/// Frames that a socket has; of a longer one that was cut, its length is not told here.
+pub(crate) fn received(socket: &OwnedFd) -> Vec<Vec<u8>> {
+    let mut frames = Vec::new();
+    let mut room = [0_u8; 4096];
+    loop {
+        // SAFETY: as many bytes are there.
+        let got =
+            unsafe { libc::recv(socket.as_raw_fd(), room.as_mut_ptr().cast(), room.len(), 0) };
+        let Ok(bytes) = usize::try_from(got) else {
+            return frames;
+        };
+        frames.push(room[..bytes].to_vec());
+    }
+}
