@@ -55,7 +55,7 @@ pub enum EmuError {
     Ring(#[from] forebay_ring::RingError),
     /// A setting of the decoder.
     #[error("decoder: {0}")]
-    Decoder(#[from] forebay_readout::ConfigError),
+    Decoder(#[from] forebay_readout::OutOfRange),
     /// The file of a chain.
     #[error(transparent)]
     File(#[from] forebay_config::ConfigError),

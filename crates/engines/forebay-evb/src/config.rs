@@ -1,7 +1,7 @@
 //! What the engine can be told, with units in the names.
 
+use forebay_settings::{OutOfRange, in_range};
 use forebay_wire::subevent::TriggerBits;
-use thiserror::Error;
 
 use crate::policy::Completion;
 
@@ -57,7 +57,7 @@ impl Config {
     ///
     /// # Errors
     /// Names the first field out of range, with its value and the range.
-    pub fn validate(&self) -> Result<(), ConfigError> {
+    pub fn validate(&self) -> Result<(), OutOfRange> {
         let window_max = u64::from(self.trigger_bits.mask() >> 2) + 1;
         in_range("sources", self.sources as u64, 1, SOURCES_MAX as u64)?;
         in_range("trigger_step", u64::from(self.trigger_step), 1, 4096)?;
@@ -83,32 +83,6 @@ impl Config {
     }
 }
 
-fn in_range(field: &'static str, value: u64, low: u64, high: u64) -> Result<(), ConfigError> {
-    if (low..=high).contains(&value) {
-        return Ok(());
-    }
-    Err(ConfigError {
-        field,
-        value,
-        low,
-        high,
-    })
-}
-
-/// A setting out of its range.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{field} is {value}; it must be from {low} to {high}")]
-pub struct ConfigError {
-    /// Name of the field.
-    pub field: &'static str,
-    /// The value given.
-    pub value: u64,
-    /// Smallest value allowed.
-    pub low: u64,
-    /// Largest value allowed.
-    pub high: u64,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,6 +98,6 @@ mod tests {
         let mut narrow = Config::new(1);
         narrow.trigger_bits = TriggerBits::Sixteen;
         narrow.window_events = 16_385;
-        assert_eq!(narrow.validate().unwrap_err().field, "window_events");
+        assert_eq!(narrow.validate().unwrap_err().name, "window_events");
     }
 }

@@ -6,7 +6,7 @@ use forebay_ledger::{Book, Counter, Leak};
 
 use crate::account::{Accounts, SubEventDrop};
 use crate::build::Standing;
-use crate::config::{Config, ConfigError};
+use crate::config::Config;
 use crate::head::{Heads, NO_HEAD, trigger_of};
 use crate::loss::{Cause, LostRange, OpenRange};
 use crate::numbering::Pauses;
@@ -15,6 +15,7 @@ use crate::output::Output;
 use crate::policy::Completion;
 use crate::recent::Recent;
 use crate::source::{Arrived, Input, Message, Replay, Source};
+use forebay_settings::OutOfRange;
 
 /// What [`Builder::poll`] did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +83,7 @@ impl Builder {
     ///
     /// # Errors
     /// A setting is out of its range.
-    pub fn new(config: Config, accounts: Accounts, book: Book) -> Result<Self, ConfigError> {
+    pub fn new(config: Config, accounts: Accounts, book: Book) -> Result<Self, OutOfRange> {
         config.validate()?;
         let n = config.sources;
         let mut builder = Self {

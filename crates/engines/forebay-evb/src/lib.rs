@@ -92,8 +92,9 @@ mod walk;
 
 pub use crate::numbering::TriggerGap;
 pub use account::{Accounts, EventDrop, GAP_ROWS, LOSS_ROWS, SourceWords, SubEventDrop, declare};
-pub use config::{Config, ConfigError, SOURCES_MAX};
+pub use config::{Config, SOURCES_MAX};
 pub use engine::{Builder, Poll};
+pub use forebay_settings::OutOfRange;
 pub use loss::{Cause, LostRange};
 pub use message::{Accepted, MessageCheck, Rejected, Step};
 pub use numbers::{Dropped, RUNS_MAX, Run};

@@ -1,6 +1,6 @@
 //! Settings of the decoder and of the table.
 
-use thiserror::Error;
+use forebay_settings::{OutOfRange, in_range};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -52,7 +52,7 @@ impl Config {
     ///
     /// # Errors
     /// Names the first setting that is outside.
-    pub fn validate(&self) -> Result<(), ConfigError> {
+    pub fn validate(&self) -> Result<(), OutOfRange> {
         let (second, hour) = (SECOND_NS, 3600 * SECOND_NS);
         in_range("flows", self.flows.into(), 16, 1 << 26)?;
         in_range("idle_timeout_ns", self.idle_timeout_ns, second, hour)?;
@@ -98,7 +98,7 @@ impl DecodeConfig {
     ///
     /// # Errors
     /// Names the first setting that is outside.
-    pub fn validate(&self) -> Result<(), ConfigError> {
+    pub fn validate(&self) -> Result<(), OutOfRange> {
         in_range("tunnel_depth", self.tunnel_depth.into(), 0, 4)?;
         in_range("fragments", self.fragments.into(), 4, 1 << 20)?;
         in_range(
@@ -108,37 +108,6 @@ impl DecodeConfig {
             60 * SECOND_NS,
         )
     }
-}
-
-/// A setting outside its range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("{name} is {value}; it must be from {low} to {high}")]
-pub struct ConfigError {
-    /// Its name.
-    pub name: &'static str,
-    /// What it is.
-    pub value: u64,
-    /// Least allowed.
-    pub low: u64,
-    /// Most allowed.
-    pub high: u64,
-}
-
-pub(crate) fn in_range(
-    name: &'static str,
-    value: u64,
-    low: u64,
-    high: u64,
-) -> Result<(), ConfigError> {
-    if (low..=high).contains(&value) {
-        return Ok(());
-    }
-    Err(ConfigError {
-        name,
-        value,
-        low,
-        high,
-    })
 }
 
 #[cfg(test)]

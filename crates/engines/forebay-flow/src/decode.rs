@@ -20,9 +20,10 @@ use forebay_wire::packet::udp::{Datagram, UDP_HEADER_BYTES};
 use forebay_wire::packet::{FragmentPlace, Ip, PacketError, SCTP, TCP, UDP};
 
 use self::fragments::{FragmentCache, Ports};
-use crate::config::{ConfigError, DecodeConfig};
+use crate::config::DecodeConfig;
 use crate::key::FlowKey;
 use crate::record::Volume;
+use forebay_settings::OutOfRange;
 
 pub use self::tunnel::{Tunnel, TunnelKind};
 
@@ -237,7 +238,7 @@ impl Decoder {
     ///
     /// # Errors
     /// A setting is outside its range.
-    pub fn new(config: &DecodeConfig) -> Result<Self, ConfigError> {
+    pub fn new(config: &DecodeConfig) -> Result<Self, OutOfRange> {
         config.validate()?;
         Ok(Self {
             vlan_in_key: config.vlan_in_key,

@@ -10,9 +10,9 @@ mod rule;
 pub use self::parse::RuleError;
 pub use self::rule::{Action, Prefix, Protocol, Rule, Side};
 
-use crate::config::{ConfigError, in_range};
 use crate::decode::{Frame, Packet};
 use crate::record::Volume;
+use forebay_settings::{OutOfRange, in_range};
 
 /// Rules of a filter at most: they are tried one after the other.
 pub const RULES_MAX: usize = 256;
@@ -60,7 +60,7 @@ impl Filter {
     ///
     /// # Errors
     /// There are more than [`RULES_MAX`].
-    pub fn new(rules: &[Rule]) -> Result<Self, ConfigError> {
+    pub fn new(rules: &[Rule]) -> Result<Self, OutOfRange> {
         in_range("filter rules", rules.len() as u64, 0, RULES_MAX as u64)?;
         let counted = |rule: &Rule| Counted {
             rule: *rule,

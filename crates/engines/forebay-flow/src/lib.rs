@@ -21,7 +21,7 @@
 //! table.tick(31_000_000_000, &mut |record| records.push(*record));
 //! assert_eq!((records[0].octets, records[0].end_reason), (30, EndReason::Idle));
 //! assert_eq!(table.taken(), table.exported() + table.held());
-//! # Ok::<(), forebay_flow::ConfigError>(())
+//! # Ok::<(), forebay_flow::OutOfRange>(())
 //! ```
 #![forbid(unsafe_code)]
 
@@ -38,8 +38,9 @@ mod table;
 mod watch;
 
 pub use batch::{Batch, PAYLOAD_BYTES_MAX};
-pub use config::{Config, ConfigError, DecodeConfig, Eviction};
+pub use config::{Config, DecodeConfig, Eviction};
 pub use decode::{Decoder, Frame, Packet, PacketDrop, Refused, Tunnel, TunnelKind};
+pub use forebay_settings::OutOfRange;
 pub use forebay_wire::packet::link::LinkType;
 pub use key::FlowKey;
 pub use record::{EndReason, FlowRecord, Volume};

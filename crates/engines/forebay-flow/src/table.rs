@@ -26,13 +26,14 @@ use self::entry::{Cold, Hot};
 use self::list::Lists;
 use self::wheel::Wheel;
 use crate::batch::Batch;
-use crate::config::{Config, ConfigError};
+use crate::config::Config;
 use crate::decode::Packet;
 use crate::index::{Index, Room};
 use crate::key::{FlowKey, KeyHash};
 use crate::offload::Offload;
 use crate::record::{EndReason, FlowRecord, Volume};
 use crate::watch::{OnEnd, Watch, Way};
+use forebay_settings::OutOfRange;
 
 /// Flows that a packet ends at most for each time-out, besides its own.
 const ENDS_PER_PACKET: usize = 16;
@@ -96,7 +97,7 @@ impl Table {
     ///
     /// # Errors
     /// A setting is outside its range.
-    pub fn new(config: &Config) -> Result<Self, ConfigError> {
+    pub fn new(config: &Config) -> Result<Self, OutOfRange> {
         config.validate()?;
         let index = Index::new(config.eviction, config.flows);
         let places = index.places();

@@ -1,8 +1,8 @@
 //! Settings of a connection.
 
+use forebay_settings::{OutOfRange, in_range};
 use forebay_wire::net::{BUFFER_BYTES_MAX, BUFFER_COUNT_MAX, DATA_FIELDS_BYTES, HEAD_BYTES, Slow};
 use forebay_wire::netio3::HEAD_BYTES_MAX;
-use thiserror::Error;
 
 /// How a connection gathers and bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,20 +35,6 @@ impl Default for Config {
     }
 }
 
-/// A setting outside its range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("{name} is {value}; it must be from {low} to {high}")]
-pub struct ConfigError {
-    /// Which setting.
-    pub name: &'static str,
-    /// What it is.
-    pub value: u64,
-    /// Least allowed.
-    pub low: u64,
-    /// Most allowed.
-    pub high: u64,
-}
-
 impl Config {
     /// Most bytes of payload of a buffer: the head of a message comes on top.
     pub const BUFFER_BYTES_MOST: u64 = BUFFER_BYTES_MAX as u64 - HEAD_BYTES_MAX as u64;
@@ -59,7 +45,7 @@ impl Config {
     ///
     /// # Errors
     /// Names the first setting that is outside.
-    pub fn validate(&self) -> Result<(), ConfigError> {
+    pub fn validate(&self) -> Result<(), OutOfRange> {
         in_range(
             "buffer_bytes",
             self.buffer_bytes.into(),
@@ -91,16 +77,4 @@ impl Config {
     pub(crate) fn area_bytes(&self) -> usize {
         self.buffer_bytes as usize + HEAD_BYTES_MAX
     }
-}
-
-fn in_range(name: &'static str, value: u64, low: u64, high: u64) -> Result<(), ConfigError> {
-    if (low..=high).contains(&value) {
-        return Ok(());
-    }
-    Err(ConfigError {
-        name,
-        value,
-        low,
-        high,
-    })
 }

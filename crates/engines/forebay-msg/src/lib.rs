@@ -33,7 +33,8 @@ mod routes;
 pub mod session;
 mod slow;
 
-pub use config::{Config, ConfigError};
+pub use config::Config;
+pub use forebay_settings::OutOfRange;
 pub use forebay_wire::net::{Credit, Entry, Refusal, Role, Slow, Totals};
 pub use inbound::{Apart, Inbound, InboundError, Losses, Reading};
 pub use outbound::{

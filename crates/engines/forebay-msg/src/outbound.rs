@@ -10,11 +10,12 @@ use forebay_wire::net::{Credit, DataFields, Totals};
 use forebay_wire::netio3::{BufferState, BufferWriter, message_bytes};
 use thiserror::Error;
 
-use crate::config::{Config, ConfigError};
+use crate::config::Config;
 use crate::slow::{Situation, Verdict, judge};
 pub use books::Dropped;
 pub use buffer::Memory;
 use buffer::{Buffer, FRONT_BYTES};
+use forebay_settings::OutOfRange;
 pub use lent::{Lent, Transmit};
 
 /// What became of a message.
@@ -99,7 +100,7 @@ impl Outbound {
     ///
     /// # Errors
     /// A setting outside its range.
-    pub fn new(config: &Config, epoch: u64) -> Result<Self, ConfigError> {
+    pub fn new(config: &Config, epoch: u64) -> Result<Self, OutOfRange> {
         Self::in_memory(config, epoch, |bytes| vec![0; bytes].into())
     }
 }
@@ -113,7 +114,7 @@ impl<M: Memory> Outbound<M> {
         config: &Config,
         epoch: u64,
         mut memory: impl FnMut(usize) -> M,
-    ) -> Result<Self, ConfigError> {
+    ) -> Result<Self, OutOfRange> {
         config.validate()?;
         let bytes = config.frame_bytes();
         let count = config.buffer_count as usize;

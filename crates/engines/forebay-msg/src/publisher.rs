@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use forebay_wire::net::{Entry, Refusal, Slow};
 
-use crate::config::{Config, ConfigError};
+use crate::config::Config;
 use crate::outbound::{Memory, Outbound, Pushed};
 use crate::routes::Routes;
+use forebay_settings::OutOfRange;
 
 /// A subscriber's connection. Numbers are not used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -132,7 +133,7 @@ impl Publisher {
         slow: Slow,
         buffer_bytes: u32,
         buffer_count: u32,
-    ) -> Result<PeerId, ConfigError> {
+    ) -> Result<PeerId, OutOfRange> {
         let own = |bytes| vec![0; bytes].into();
         self.add_in_memory(epoch, slow, [buffer_bytes, buffer_count], own)
     }
@@ -143,7 +144,7 @@ impl<M: Memory> Publisher<M> {
     ///
     /// # Errors
     /// A setting outside its range.
-    pub fn new(config: &Config) -> Result<Self, ConfigError> {
+    pub fn new(config: &Config) -> Result<Self, OutOfRange> {
         config.validate()?;
         Ok(Self {
             config: *config,
@@ -164,7 +165,7 @@ impl<M: Memory> Publisher<M> {
         slow: Slow,
         [buffer_bytes, buffer_count]: [u32; 2],
         memory: impl FnMut(usize) -> M,
-    ) -> Result<PeerId, ConfigError> {
+    ) -> Result<PeerId, OutOfRange> {
         let config = Config {
             slow,
             buffer_bytes,

@@ -15,7 +15,7 @@ use thiserror::Error;
 
 use crate::account::Items;
 use crate::client::{CLIENTS_MAX, ClientId, ClientSet};
-use crate::config::{ConfigError, in_range};
+use forebay_settings::{OutOfRange, in_range};
 
 /// Most buffers of a pool.
 pub const BUFFERS_MAX: u32 = 1 << 20;
@@ -56,7 +56,7 @@ pub struct Share {
 pub enum ShareError {
     /// A setting is outside its range.
     #[error(transparent)]
-    Config(#[from] ConfigError),
+    Config(#[from] OutOfRange),
     /// More is guaranteed than there is.
     #[error("{asked} buffers guaranteed to {client}; {left} of the pool are not promised yet")]
     Promised {
@@ -156,7 +156,7 @@ impl ReceivePool {
     ///
     /// # Errors
     /// Their number is outside the range.
-    pub fn new(buffers: u32) -> Result<Self, ConfigError> {
+    pub fn new(buffers: u32) -> Result<Self, OutOfRange> {
         in_range("buffers", buffers.into(), 1, BUFFERS_MAX.into())?;
         Ok(Self {
             buffers: vec![Buffer::default(); buffers as usize],

@@ -9,8 +9,8 @@
 use forebay_ledger::{DropReason, PerReason, reasons};
 use thiserror::Error;
 
-use crate::config::{ConfigError, in_range};
 use crate::mac::Mac;
+use forebay_settings::{OutOfRange, in_range};
 
 /// Least bytes of a frame: its header.
 pub const FRAME_BYTES_MIN: u32 = 14;
@@ -128,7 +128,7 @@ impl TransmitLimits {
     ///
     /// # Errors
     /// Names the first setting that is outside.
-    pub fn validate(&self) -> Result<(), ConfigError> {
+    pub fn validate(&self) -> Result<(), OutOfRange> {
         in_range("buffers", self.buffers.into(), 1, 1 << 20)?;
         in_range("buffer_bytes", self.buffer_bytes.into(), 64, 1 << 20)?;
         in_range("frame_bytes_max", self.frame_bytes_max.into(), 64, 65_550)
@@ -149,7 +149,7 @@ impl DescriptorCheck {
     ///
     /// # Errors
     /// A limit is outside its range.
-    pub fn new(limits: &TransmitLimits) -> Result<Self, ConfigError> {
+    pub fn new(limits: &TransmitLimits) -> Result<Self, OutOfRange> {
         limits.validate()?;
         Ok(Self {
             limits: *limits,

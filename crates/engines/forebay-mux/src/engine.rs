@@ -11,7 +11,6 @@ use crate::account::{ClientCounts, DeliveryCounts, FrameCounts, Residual};
 use crate::buffers::{BufferId, DeliveryDrop, ReceivePool, ReturnFault, Share, ShareError};
 use crate::classify::{Classifier, Verdict};
 use crate::client::{CLIENTS_MAX, ClientId, ClientSet};
-use crate::config::{ConfigError, in_range};
 use crate::descriptor::{
     Descriptor, DescriptorCheck, DescriptorFault, TransmitFault, TransmitLimits,
 };
@@ -19,6 +18,7 @@ use crate::mac::Mac;
 use crate::policy::PolicyConfig;
 use crate::responder::{ANSWER_BYTES_MAX, Responder, ResponderCounts};
 use crate::transmit::{ClassConfig, Next, Packet, Sender, SenderError, Transmit, TransmitDrop};
+use forebay_settings::{OutOfRange, in_range};
 
 /// What a multiplexer is made with.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ pub struct ClientConfig {
 pub enum ClientError {
     /// Its limits are none.
     #[error(transparent)]
-    Config(#[from] ConfigError),
+    Config(#[from] OutOfRange),
     /// It cannot share the buffers.
     #[error(transparent)]
     Share(#[from] ShareError),
@@ -120,7 +120,7 @@ impl Mux {
     ///
     /// # Errors
     /// A setting is outside its range.
-    pub fn new(config: &MuxConfig, classifier: Classifier) -> Result<Self, ConfigError> {
+    pub fn new(config: &MuxConfig, classifier: Classifier) -> Result<Self, OutOfRange> {
         if let Some(most) = config.faults_of_a_kind_max {
             in_range("faults_of_a_kind_max", most.into(), 1, u32::MAX.into())?;
         }
@@ -203,7 +203,7 @@ impl Mux {
         class: usize,
         config: &PolicyConfig,
         now_ns: u64,
-    ) -> Result<(), ConfigError> {
+    ) -> Result<(), OutOfRange> {
         self.transmit.set_policy(class, config, now_ns)
     }
 

@@ -83,7 +83,6 @@ pub mod account;
 pub mod buffers;
 pub mod classify;
 mod client;
-mod config;
 pub mod descriptor;
 mod engine;
 mod guard;
@@ -94,6 +93,6 @@ pub mod transmit;
 
 pub use account::Items;
 pub use client::{CLIENTS_MAX, ClientId, ClientSet};
-pub use config::ConfigError;
 pub use engine::{ClientConfig, ClientError, Mux, MuxConfig, Outlet, Refused, Returned};
+pub use forebay_settings::OutOfRange;
 pub use mac::Mac;

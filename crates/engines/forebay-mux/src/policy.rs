@@ -14,7 +14,7 @@ mod window;
 use core::fmt;
 
 use crate::client::{CLIENTS_MAX, ClientId, ClientSet};
-use crate::config::{ConfigError, in_range};
+use forebay_settings::{OutOfRange, in_range};
 
 pub use self::tdm::{Schedule, ScheduleError, Slot};
 
@@ -188,7 +188,7 @@ impl PolicyConfig {
     ///
     /// # Errors
     /// Names the first setting that is outside.
-    pub fn validate(&self) -> Result<(), ConfigError> {
+    pub fn validate(&self) -> Result<(), OutOfRange> {
         match self {
             Self::Signalled { burst_packets } => {
                 in_range("burst_packets", (*burst_packets).into(), 1, u32::MAX.into())
@@ -229,7 +229,7 @@ impl PolicyConfig {
     ///
     /// # Errors
     /// A number is outside its range.
-    pub fn policy(&self) -> Result<Box<dyn Policy>, ConfigError> {
+    pub fn policy(&self) -> Result<Box<dyn Policy>, OutOfRange> {
         self.validate()?;
         Ok(match self {
             Self::Signalled { burst_packets } => {
@@ -261,11 +261,11 @@ impl PolicyConfig {
     }
 }
 
-pub(crate) fn check_guard(guard_ns: Option<u64>) -> Result<(), ConfigError> {
+pub(crate) fn check_guard(guard_ns: Option<u64>) -> Result<(), OutOfRange> {
     guard_ns.map_or(Ok(()), |ns| in_range("guard_ns", ns, 1000, 10 * SECOND_NS))
 }
 
-fn check_rates(rate_bps: &PerClient<Option<u64>>, uncounted: u32) -> Result<(), ConfigError> {
+fn check_rates(rate_bps: &PerClient<Option<u64>>, uncounted: u32) -> Result<(), OutOfRange> {
     let mut rates = rate_bps.values().flatten();
     rates.try_for_each(|bps| in_range("rate_bps", bps, 8000, 1_000_000_000_000))?;
     in_range("uncounted_bytes", uncounted.into(), 0, 256)

@@ -11,10 +11,10 @@ use thiserror::Error;
 
 use crate::account::Items;
 use crate::client::{CLIENTS_MAX, ClientId, ClientSet};
-use crate::config::{ConfigError, in_range};
 use crate::descriptor::TransmitFault;
 use crate::guard::Wait;
 use crate::policy::{Head, Policy, PolicyConfig, Queues, Turn, check_guard};
+use forebay_settings::{OutOfRange, in_range};
 
 use self::queue::Queue;
 pub use self::queue::SendCounts;
@@ -77,7 +77,7 @@ pub struct Sender {
 pub enum SenderError {
     /// A setting is outside its range.
     #[error(transparent)]
-    Config(#[from] ConfigError),
+    Config(#[from] OutOfRange),
     /// It is there already.
     #[error("{client} is there already")]
     Known {
@@ -136,7 +136,7 @@ impl Transmit {
     ///
     /// # Errors
     /// A setting is outside its range.
-    pub fn new(classes: &[ClassConfig]) -> Result<Self, ConfigError> {
+    pub fn new(classes: &[ClassConfig]) -> Result<Self, OutOfRange> {
         in_range("classes", classes.len() as u64, 1, CLASSES_MAX as u64)?;
         let classes = classes.iter().map(|class| {
             check_guard(class.guard_ns)?;
@@ -148,7 +148,7 @@ impl Transmit {
             })
         });
         Ok(Self {
-            classes: classes.collect::<Result<_, ConfigError>>()?,
+            classes: classes.collect::<Result<_, OutOfRange>>()?,
             queues: core::iter::repeat_with(Queue::default)
                 .take(CLIENTS_MAX)
                 .collect(),
@@ -159,7 +159,7 @@ impl Transmit {
         })
     }
 
-    fn check(&self, sender: &Sender) -> Result<(), ConfigError> {
+    fn check(&self, sender: &Sender) -> Result<(), OutOfRange> {
         in_range(
             "class",
             sender.class as u64,
@@ -225,7 +225,7 @@ impl Transmit {
         class: usize,
         config: &PolicyConfig,
         now_ns: u64,
-    ) -> Result<(), ConfigError> {
+    ) -> Result<(), OutOfRange> {
         in_range("class", class as u64, 0, self.classes.len() as u64 - 1)?;
         config.validate()?;
         self.clock_ns = self.clock_ns.max(now_ns);

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use forebay_mux::buffers::{BufferId, DeliveryDrop, ReceivePool, ReturnFault, Share, ShareError};
-use forebay_mux::{ClientId, ClientSet, ConfigError, Items};
+use forebay_mux::{ClientId, ClientSet, Items, OutOfRange};
 use proptest::prelude::*;
 
 const CLIENTS: u8 = 5;
@@ -313,6 +313,6 @@ fn no_more_is_guaranteed_than_there_is() {
     assert!(pool.add_client(id(1), share(0, 0)).is_err());
     assert_eq!(pool.remove_client(id(0)).items, 0);
     assert!(pool.add_client(id(1), share(8, 5)).is_ok());
-    let none: ConfigError = ReceivePool::new(0).unwrap_err();
+    let none: OutOfRange = ReceivePool::new(0).unwrap_err();
     assert_eq!(none.name, "buffers");
 }

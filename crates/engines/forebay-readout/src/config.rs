@@ -1,6 +1,6 @@
 //! Settings of the decoder.
 
-use thiserror::Error;
+use forebay_settings::{OutOfRange, in_range};
 
 /// How chunks are bounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,17 +18,9 @@ impl Config {
     ///
     /// # Errors
     /// Names the setting that is outside.
-    pub fn validate(&self) -> Result<(), ConfigError> {
-        let value = self.chunk_bytes_max;
-        if (1..=Self::CHUNK_BYTES_MOST).contains(&value) {
-            return Ok(());
-        }
-        Err(ConfigError {
-            name: "chunk_bytes_max",
-            value,
-            low: 1,
-            high: Self::CHUNK_BYTES_MOST,
-        })
+    pub fn validate(&self) -> Result<(), OutOfRange> {
+        let value = self.chunk_bytes_max as u64;
+        in_range("chunk_bytes_max", value, 1, Self::CHUNK_BYTES_MOST as u64)
     }
 }
 
@@ -38,18 +30,4 @@ impl Default for Config {
             chunk_bytes_max: 1 << 20,
         }
     }
-}
-
-/// A setting outside its range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("{name} is {value}; it must be from {low} to {high}")]
-pub struct ConfigError {
-    /// Which setting.
-    pub name: &'static str,
-    /// What it is.
-    pub value: usize,
-    /// Least allowed.
-    pub low: usize,
-    /// Most allowed.
-    pub high: usize,
 }

@@ -6,10 +6,11 @@ use forebay_wire::felix::{
 
 use crate::account::{Account, Damage, Items, LinkAccount, PieceDrop};
 use crate::bytes::Bytes;
-use crate::config::{Config, ConfigError};
+use crate::config::Config;
 use crate::error::BlockError;
 use crate::status::Status;
 use crate::walk::{Located, Words, fetch_words, is_piece};
+use forebay_settings::OutOfRange;
 
 /// What a front end sent for one trigger, or what is left of it.
 #[derive(Clone, Copy, Debug)]
@@ -97,7 +98,7 @@ impl Decoder {
     ///
     /// # Errors
     /// A setting outside its range.
-    pub fn new(format: BlockFormat, config: &Config) -> Result<Self, ConfigError> {
+    pub fn new(format: BlockFormat, config: &Config) -> Result<Self, OutOfRange> {
         config.validate()?;
         Ok(Self {
             format,

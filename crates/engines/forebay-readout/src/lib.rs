@@ -47,8 +47,9 @@ mod walk;
 
 pub use account::{Account, BlockDrop, Damage, LinkAccount, PieceDrop};
 pub use bytes::Bytes;
-pub use config::{Config, ConfigError};
+pub use config::Config;
 pub use decoder::{Chunk, Decoder, Payload};
 pub use error::BlockError;
+pub use forebay_settings::OutOfRange;
 pub use status::Status;
 pub use walk::FETCHED_BLOCKS;

@@ -43,10 +43,12 @@
 mod choices;
 mod key;
 mod kind;
+mod range;
 mod section;
 mod setting;
 
 pub use key::{Absent, Key, Section};
 pub use kind::{Kind, NAME, Text, Wrong, quoted};
+pub use range::{OutOfRange, in_range};
 pub use section::{Settings, join, total};
 pub use setting::{Got, Many, Setting};

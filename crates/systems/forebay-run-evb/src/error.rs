@@ -14,7 +14,7 @@ use crate::plan::{MoverLimit, QueueTooSmall};
 pub enum EvbError {
     /// The builder's settings are out of range.
     #[error("configuration of the builder: {0}")]
-    Builder(#[from] forebay_evb::ConfigError),
+    Builder(#[from] forebay_evb::OutOfRange),
     /// A remote mover would not take what a sink sends.
     #[error(transparent)]
     Mover(#[from] MoverLimit),

@@ -20,7 +20,7 @@ pub enum ReadoutError {
     Ring(#[from] forebay_ring::RingError),
     /// A setting of the decoder.
     #[error("decoder: {0}")]
-    Decoder(#[from] forebay_readout::ConfigError),
+    Decoder(#[from] forebay_readout::OutOfRange),
     /// Publishing.
     #[error(transparent)]
     Net(#[from] NetError),

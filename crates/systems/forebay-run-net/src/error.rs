@@ -10,7 +10,7 @@ use forebay_run::error::RunError;
 pub enum NetError {
     /// A setting outside its range.
     #[error(transparent)]
-    Setting(#[from] forebay_msg::ConfigError),
+    Setting(#[from] forebay_msg::OutOfRange),
     /// It cannot listen.
     #[error(transparent)]
     Door(#[from] DoorError),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use forebay_link::bytes::{Address, Piece};
 use forebay_msg::session::Agreed;
-use forebay_msg::{ConfigError, Entry, PeerId as EngineId, Published, Refusal, Role as Wants};
+use forebay_msg::{Entry, OutOfRange, PeerId as EngineId, Published, Refusal, Role as Wants};
 use forebay_run::Urgency;
 use forebay_sys::clock;
 
@@ -52,12 +52,7 @@ impl Role for Publishing {
     const NAME: &'static str = "publisher";
     const WANTS: Wants = Wants::Subscriber;
 
-    fn opened(
-        &mut self,
-        id: u64,
-        agreed: &Agreed,
-        mut buffers: Buffers,
-    ) -> Result<(), ConfigError> {
+    fn opened(&mut self, id: u64, agreed: &Agreed, mut buffers: Buffers) -> Result<(), OutOfRange> {
         let shape = [agreed.buffer_bytes, agreed.buffer_count];
         let memory = |bytes| buffers.next(bytes);
         let engine = &mut self.engine;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use forebay_link::bytes::Address;
 use forebay_msg::session::Agreed;
-use forebay_msg::{ConfigError, Role as Wants};
+use forebay_msg::{OutOfRange, Role as Wants};
 
 use crate::acknowledgement::Acknowledgement;
 use crate::buffers::{Buffers, Outbound};
@@ -29,7 +29,7 @@ impl Role for Receiving {
         self.answers
     }
 
-    fn opened(&mut self, id: u64, agreed: &Agreed, buffers: Buffers) -> Result<(), ConfigError> {
+    fn opened(&mut self, id: u64, agreed: &Agreed, buffers: Buffers) -> Result<(), OutOfRange> {
         self.ends.open(id, agreed, buffers)
     }
 

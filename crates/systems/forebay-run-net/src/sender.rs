@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use forebay_link::bytes::Address;
 use forebay_msg::session::Agreed;
-use forebay_msg::{Config, ConfigError, Pushed, Role as Wants, Slow};
+use forebay_msg::{Config, OutOfRange, Pushed, Role as Wants, Slow};
 use forebay_run::Urgency;
 use forebay_sys::clock;
 
@@ -59,7 +59,7 @@ impl Ends {
         id: u64,
         agreed: &Agreed,
         mut buffers: Buffers,
-    ) -> Result<(), ConfigError> {
+    ) -> Result<(), OutOfRange> {
         if agreed.sends {
             let config = Config {
                 buffer_bytes: agreed.buffer_bytes,
@@ -115,7 +115,7 @@ impl Role for Sending {
     const NAME: &'static str = "sender";
     const WANTS: Wants = Wants::Sender;
 
-    fn opened(&mut self, id: u64, agreed: &Agreed, buffers: Buffers) -> Result<(), ConfigError> {
+    fn opened(&mut self, id: u64, agreed: &Agreed, buffers: Buffers) -> Result<(), OutOfRange> {
         self.ends.open(id, agreed, buffers)
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use forebay_link::bytes::Address;
 use forebay_msg::session::Agreed;
-use forebay_msg::{ConfigError, Entry, Role as Wants, Slow};
+use forebay_msg::{Entry, OutOfRange, Role as Wants, Slow};
 
 use crate::acknowledgement::Acknowledgement;
 use crate::buffers::{Buffers, Outbound};
@@ -25,7 +25,7 @@ impl Role for Subscribing {
     const NAME: &'static str = "subscriber";
     const WANTS: Wants = Wants::Subscriber;
 
-    fn opened(&mut self, _: u64, _: &Agreed, _: Buffers) -> Result<(), ConfigError> {
+    fn opened(&mut self, _: u64, _: &Agreed, _: Buffers) -> Result<(), OutOfRange> {
         Ok(())
     }
 

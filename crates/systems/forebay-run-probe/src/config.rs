@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use forebay_config::{Block, ConfigFile, Document, Sections};
 use forebay_flow::filter::{Action, Filter, RULES_MAX};
 use forebay_flow::plugins::Plugins;
-use forebay_flow::{Config, ConfigError, DecodeConfig, Eviction};
+use forebay_flow::{Config, DecodeConfig, Eviction, OutOfRange};
 use forebay_run::chain::{Joints, Member};
 use forebay_settings::{Settings as _, choices, settings};
 
@@ -182,7 +182,7 @@ impl ProbeSettings {
     }
 
     /// The packet filter that is asked for.
-    pub(crate) fn make_filter(&self) -> Result<Filter, ConfigError> {
+    pub(crate) fn make_filter(&self) -> Result<Filter, OutOfRange> {
         let rules: Vec<_> = self.filter.iter().map(|rule| rule.0).collect();
         Filter::new(&rules)
     }

@@ -27,7 +27,7 @@ pub enum ProbeError {
     Interface(#[from] PacketError),
     /// A setting of the engine.
     #[error(transparent)]
-    Setting(#[from] forebay_flow::ConfigError),
+    Setting(#[from] forebay_flow::OutOfRange),
     /// A program of the kernel, or a socket past its stack.
     #[error(transparent)]
     Offload(#[from] forebay_xdp::XdpError),

@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use forebay_wire::packet::tcp::{FIN, RST, SYN};
 
 use super::Table;
-use crate::config::ConfigError;
 use crate::key::FlowKey;
 use crate::offload::{
     Answer, Counted, FlowView, GUARD_NS, Lent, Loan, Lower, Offload, OffloadCounts, PAUSE_NS,
@@ -13,6 +12,7 @@ use crate::offload::{
 };
 use crate::record::{EndReason, Volume};
 use crate::watch::Watch;
+use forebay_settings::OutOfRange;
 
 impl Table {
     /// Lends flows from now on.
@@ -23,9 +23,9 @@ impl Table {
         &mut self,
         lower: Box<dyn Lower>,
         policy: Box<dyn Policy>,
-    ) -> Result<(), ConfigError> {
+    ) -> Result<(), OutOfRange> {
         if !self.biflow {
-            return Err(ConfigError {
+            return Err(OutOfRange {
                 name: "biflow",
                 value: 0,
                 low: 1,

@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use super::{Policy, PolicyConfig, Queues, SECOND_NS, Turn};
 use crate::client::ClientId;
-use crate::config::{ConfigError, in_range};
+use forebay_settings::{OutOfRange, in_range};
 
 /// Longest cycle, and so the longest window, in ns.
 const CYCLE_NS_MAX: u64 = 60 * SECOND_NS;
@@ -37,7 +37,7 @@ pub struct Schedule {
 pub enum ScheduleError {
     /// A setting is outside its range.
     #[error(transparent)]
-    Config(#[from] ConfigError),
+    Config(#[from] OutOfRange),
     /// There are none, or too many.
     #[error("{slots} windows; a schedule has 1 to 4096")]
     Slots {

@@ -3,7 +3,7 @@
 use std::io;
 
 use forebay_readout::payload::Payload;
-use forebay_readout::{Config, ConfigError};
+use forebay_readout::{Config, OutOfRange};
 use forebay_wire::felix::{BlockFormat, Elink};
 use thiserror::Error;
 
@@ -64,5 +64,5 @@ pub enum CheckError {
     },
     /// A setting outside its range.
     #[error(transparent)]
-    Config(#[from] ConfigError),
+    Config(#[from] OutOfRange),
 }

@@ -330,7 +330,7 @@ mod following_tests {
     use std::time::{Duration, Instant};
 
     use forebay_msg::session::Agreed;
-    use forebay_msg::{ConfigError, Entry, Role as Wants};
+    use forebay_msg::{Entry, OutOfRange, Role as Wants};
 
     use super::*;
     use crate::buffers::{Buffers, Outbound};
@@ -346,7 +346,7 @@ mod following_tests {
         const NAME: &'static str = "following";
         const WANTS: Wants = Wants::Subscriber;
 
-        fn opened(&mut self, _: u64, _: &Agreed, _: Buffers) -> Result<(), ConfigError> {
+        fn opened(&mut self, _: u64, _: &Agreed, _: Buffers) -> Result<(), OutOfRange> {
             Ok(())
         }
 

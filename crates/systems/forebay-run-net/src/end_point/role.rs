@@ -1,7 +1,7 @@
 //! What differs between end points.
 
 use forebay_msg::session::Agreed;
-use forebay_msg::{ConfigError, Entry, Refusal, Role as Wants, Slow};
+use forebay_msg::{Entry, OutOfRange, Refusal, Role as Wants, Slow};
 
 use crate::buffers::{Buffers, Outbound};
 
@@ -12,7 +12,7 @@ pub(crate) trait Role {
     /// What the side that connects wants: a side that listens serves it, a side that connects asks for it.
     const WANTS: Wants;
     /// A connection is made; its buffers, if it sends, are there.
-    fn opened(&mut self, id: u64, agreed: &Agreed, buffers: Buffers) -> Result<(), ConfigError>;
+    fn opened(&mut self, id: u64, agreed: &Agreed, buffers: Buffers) -> Result<(), OutOfRange>;
     /// The sending end of a connection.
     fn outbound(&mut self, id: u64) -> Option<&mut Outbound>;
     /// The receiver of a connection wants no more.
