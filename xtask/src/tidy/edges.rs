@@ -19,7 +19,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("forebay-host", &["forebay-sys"]),
     ("forebay-ring", &[]),
     ("forebay-fabric", &["forebay-wire"]),
-    ("forebay-xdp", &["forebay-wire"]),
+    ("forebay-xdp", &["forebay-settings", "forebay-wire"]),
     (
         "forebay-link",
         &[

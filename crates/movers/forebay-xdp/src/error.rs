@@ -2,6 +2,8 @@
 
 use std::io;
 
+use forebay_settings::OutOfRange;
+
 /// Why the kernel does not do for us what it should.
 #[derive(Debug, thiserror::Error)]
 pub enum XdpError {
@@ -112,17 +114,8 @@ pub enum XdpError {
         high: u64,
     },
     /// A setting is outside its range.
-    #[error("{name} is {value}; it must be from {low} to {high}")]
-    Setting {
-        /// Its name.
-        name: &'static str,
-        /// What it is.
-        value: u64,
-        /// Least allowed.
-        low: u64,
-        /// Most allowed.
-        high: u64,
-    },
+    #[error(transparent)]
+    Setting(#[from] OutOfRange),
 }
 
 impl XdpError {

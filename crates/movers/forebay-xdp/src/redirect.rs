@@ -1,5 +1,7 @@
 //! The program that steers the frames of an interface to sockets.
 
+use forebay_settings::in_range;
+
 use crate::abi::{Plain, QUEUES, RawSteered};
 use crate::attached::Attached;
 use crate::connections::Tally;
@@ -79,14 +81,7 @@ impl Redirect {
             let port = port.interface().to_owned();
             return Err(XdpError::OtherInterface { port });
         }
-        if port.queue() >= QUEUES_MAX {
-            return Err(XdpError::Setting {
-                name: "queue",
-                value: port.queue().into(),
-                low: 0,
-                high: (QUEUES_MAX - 1).into(),
-            });
-        }
+        in_range("queue", port.queue().into(), 0, (QUEUES_MAX - 1).into())?;
         self.sockets.set_socket(port.queue(), port.socket())
     }
 

@@ -1,5 +1,7 @@
 //! Frames onto a link from within the kernel, and programs with one verdict for all: what a measurement holds a real program against.
 
+use forebay_settings::in_range;
+
 use crate::abi::{Plain as _, RawSchedule};
 use crate::elf::{INSTRUCTION_BYTES, Object, load_map};
 use crate::error::XdpError;
@@ -78,14 +80,8 @@ impl Repeater {
     /// # Errors
     /// The frame is too short or too long, the rate too low, the interface down or gone, or a signal came: some may have been sent.
     pub fn send(&self, frame: &[u8], repeat: &Repeat) -> Result<Repeated, XdpError> {
-        if repeat.rate_hz < REPEATED_RATE_MIN_HZ {
-            return Err(XdpError::Setting {
-                name: "rate_hz",
-                value: repeat.rate_hz as u64,
-                low: REPEATED_RATE_MIN_HZ as u64,
-                high: u64::MAX,
-            });
-        }
+        let (rate_hz, least) = (repeat.rate_hz as u64, REPEATED_RATE_MIN_HZ as u64);
+        in_range("rate_hz", rate_hz, least, u64::MAX)?;
         self.schedule.set_first(&RawSchedule {
             period: (1024e9 / repeat.rate_hz) as u64,
             wanted: repeat.frames.into(),
