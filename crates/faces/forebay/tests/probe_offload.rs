@@ -383,3 +383,55 @@ fn what_the_kernel_counted_and_nobody_got_is_found() {
     assert!(json["residual_items"].as_u64() > Some(0), "{json}");
     assert_eq!(open_accounts(&out), ["offload"]);
 }
+
+/// What the kernel says of the programs at the far end of the wire.
+fn programs_at_far() -> String {
+    let shown = std::process::Command::new("ip")
+        .args(["-d", "link", "show", "far"])
+        .output();
+    String::from_utf8(shown.unwrap().stdout).unwrap()
+}
+
+#[test]
+fn a_killed_probe_leaves_no_program_and_books_that_say_what_was_in_flight() {
+    if !is_inside("a_killed_probe_leaves_no_program_and_books_that_say_what_was_in_flight") {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let out = folder.path().join("killed");
+    let Some(mut run) = with_program(&out, "") else {
+        return;
+    };
+    let sent = send_until_counted(&out, 2_000);
+    assert!(programs_at_far().contains("prog/xdp"));
+    assert!(signal("KILL", run.pid()));
+    wait_for("the end of the killed probe", || {
+        run.is_over().then_some(())
+    });
+    wait_for("the end of its program", || {
+        (!programs_at_far().contains("prog/xdp")).then_some(())
+    });
+    let told = rig::audit_json(&out);
+    assert_eq!(
+        (&told["condition"], &told["closed"]),
+        (&"interrupted".into(), &true.into())
+    );
+    let held: u64 = told["underway"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|line| line["unit"] == "packets")
+        .map(|line| line["amount"]["items"].as_u64().unwrap())
+        .sum();
+    let all: u64 = sent.values().map(|[packets, _]| packets).sum();
+    assert!((2_000..=all).contains(&held), "{held} of {all}: {told}");
+
+    let out = folder.path().join("next");
+    let run = with_program(&out, "").unwrap();
+    let sent = send_until_counted(&out, 2_000);
+    assert!(signal("TERM", run.pid()));
+    let json = run.end().json_of(0);
+    let all: u64 = sent.values().map(|[packets, _]| packets).sum();
+    assert_eq!(json["packets_exported"].as_u64(), Some(all), "{json}");
+    rig::assert_closed(&json, &out);
+}
