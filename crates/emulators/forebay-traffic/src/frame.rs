@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use forebay_emu::rng::hash;
+use forebay_wire::packet::checksum::{checksum, fold, sum};
 use forebay_wire::packet::icmp::ICMP_HEADER_BYTES;
 use forebay_wire::packet::link::{ETHERNET_HEADER_BYTES, EtherType};
 use forebay_wire::packet::tcp::TCP_HEADER_BYTES;
@@ -55,7 +56,7 @@ impl Payloads {
         let mut sums = vec![0_u16];
         for (at, byte) in bytes.iter().enumerate() {
             let shift = if at % 2 == 0 { 8 } else { 0 };
-            let sum = u32::from(sums[at]) + (u32::from(*byte) << shift);
+            let sum = u64::from(sums[at]) + (u64::from(*byte) << shift);
             sums.push(fold(sum));
         }
         let sums = sums.into();
@@ -107,7 +108,7 @@ pub(crate) fn write(
     };
     let carried = ETHERNET_HEADER_BYTES + packet.bytes as usize - head.at;
     // Of the pseudo header: addresses, protocol and length.
-    let pseudo = addresses + u32::from(key.protocol) + carried as u32;
+    let pseudo = addresses + u64::from(key.protocol) + carried as u64;
     let ports = match packet.is_forward {
         true => (key.source_port, key.destination_port),
         false => (key.destination_port, key.source_port),
@@ -171,7 +172,7 @@ impl Head {
         destination: [u8; 4],
         protocol: u8,
         packet: &Packet,
-    ) -> u32 {
+    ) -> u64 {
         self.put_u16(EtherType::IPV4.0);
         let start = self.at;
         self.put(&[0x45, 0]);
@@ -192,7 +193,7 @@ impl Head {
         destination: [u8; 16],
         protocol: u8,
         packet: &Packet,
-    ) -> u32 {
+    ) -> u64 {
         self.put_u16(EtherType::IPV6.0);
         self.put(&[0x60, 0, 0, 0]);
         self.put_u16((packet.bytes as usize - IPV6_HEADER_BYTES) as u16);
@@ -207,7 +208,7 @@ impl Head {
         &mut self,
         ports: (u16, u16),
         packet: &Packet,
-        pseudo: u32,
+        pseudo: u64,
         carried: usize,
         payloads: &Payloads,
     ) {
@@ -220,18 +221,18 @@ impl Head {
         self.put_u16(WINDOW);
         self.put(&[0; 4]);
         let payload = payloads.sums[carried - TCP_HEADER_BYTES];
-        self.close(start, 16, pseudo + u32::from(payload));
+        self.close(start, 16, pseudo + u64::from(payload));
     }
 
     #[inline]
-    fn udp(&mut self, ports: (u16, u16), pseudo: u32, carried: usize, payloads: &Payloads) {
+    fn udp(&mut self, ports: (u16, u16), pseudo: u64, carried: usize, payloads: &Payloads) {
         let start = self.at;
         self.put_u16(ports.0);
         self.put_u16(ports.1);
         self.put_u16(carried as u16);
         self.put(&[0; 2]);
         let payload = payloads.sums[carried - UDP_HEADER_BYTES];
-        self.close(start, 6, pseudo + u32::from(payload));
+        self.close(start, 6, pseudo + u64::from(payload));
         // 0 would say that there is none.
         if self.bytes[start + 6..start + 8] == [0; 2] {
             self.bytes[start + 6..start + 8].fill(0xff);
@@ -244,7 +245,7 @@ impl Head {
         &mut self,
         kinds: [u8; 2],
         packet: &Packet,
-        pseudo: u32,
+        pseudo: u64,
         carried: usize,
         payloads: &Payloads,
     ) {
@@ -254,30 +255,15 @@ impl Head {
         self.put_u16(packet.sequence as u16);
         self.put_u16(packet.number);
         let payload = payloads.sums[carried - ICMP_HEADER_BYTES];
-        self.close(start, 2, pseudo + u32::from(payload));
+        self.close(start, 2, pseudo + u64::from(payload));
     }
 
     /// Writes the checksum of what begins at `start`, `within` bytes behind it.
     #[inline]
-    fn close(&mut self, start: usize, within: usize, more: u32) {
-        let check = !fold(sum(&self.bytes[start..self.at]) + more);
+    fn close(&mut self, start: usize, within: usize, more: u64) {
+        let check = checksum(sum(&self.bytes[start..self.at]) + more);
         self.bytes[start + within..start + within + 2].copy_from_slice(&check.to_be_bytes());
     }
-}
-
-/// The sum of 16-bit words; of an even number of bytes, at most 128 KiB.
-#[inline]
-fn sum(bytes: &[u8]) -> u32 {
-    let words = bytes.chunks_exact(2);
-    words
-        .map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])))
-        .sum()
-}
-
-#[inline]
-const fn fold(sum: u32) -> u16 {
-    let once = (sum & 0xffff) + (sum >> 16);
-    ((once & 0xffff) + (once >> 16)) as u16
 }
 
 #[cfg(test)]

@@ -3,32 +3,32 @@
 //! A frame in, a frame out. It answers for an address that a client has, in the client's VLAN, and for no other one; it starts nothing, keeps nothing of what
 //! other stations say, and so cannot be filled or poisoned.
 
-pub(crate) mod arp;
-mod neighbour;
 #[cfg(test)]
 mod tests;
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv6Addr};
 use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
 use forebay_ledger::{DropReason, PerReason, reasons};
+use forebay_wire::packet::arp::{self, ArpError, ArpRepr};
 use forebay_wire::packet::link::{self, ETHERNET_HEADER_BYTES, EtherType, VLAN_TAGS_MAX};
+use forebay_wire::packet::neighbour::{self, Advertisement, NeighbourError, Solicitation};
 use thiserror::Error;
 
-use self::neighbour::Solicitation;
 use crate::client::ClientId;
 use crate::mac::Mac;
-
-pub(crate) use self::neighbour::NEIGHBOUR_SOLICITATION;
 
 /// What a frame with a packet of ARP is of.
 pub(crate) const ARP: EtherType = EtherType(0x0806);
 /// Most bytes of an answer: a frame with four VLAN tags and an advertisement.
 pub const ANSWER_BYTES_MAX: usize =
-    ETHERNET_HEADER_BYTES + 4 * VLAN_TAGS_MAX + neighbour::ANSWER_PACKET_BYTES;
+    ETHERNET_HEADER_BYTES + 4 * VLAN_TAGS_MAX + neighbour::PACKET_BYTES;
 /// Least bytes of a frame of Ethernet, without its check sum: a shorter answer is filled up with zeroes.
 const FRAME_BYTES_MIN: usize = 60;
+/// All stations of a link.
+const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+const ALL_NODES_MAC: Mac = Mac([0x33, 0x33, 0, 0, 0, 1]);
 
 reasons! {
     /// Why a frame is not answered.
@@ -166,21 +166,17 @@ impl Responder {
         let source = source.ok_or(ResponderDrop::Malformed)?;
         match link.ethertype {
             ARP => {
-                let question = arp::Packet::new_checked(link.payload);
-                let question = question.ok_or(ResponderDrop::Malformed)?;
-                let mac = self.asked_by_arp(question, link.vlan)?;
-                Ok(emit(
-                    answer,
-                    header,
-                    (question.sender(), mac),
-                    &question.answer(mac),
-                ))
+                let question = ArpRepr::parse(link.payload)?;
+                let mac = self.asked_by_arp(&question, link.vlan)?;
+                let ends = (Mac(question.sender_mac), mac);
+                let reply = question.answered_by(mac.0).emit();
+                Ok(emit(answer, header, ends, &reply))
             }
             EtherType::IPV6 => {
                 let question = Solicitation::parse(link.payload)?;
                 let mac = self.mac_of(question.target.into(), link.vlan)?;
-                let (to, packet) = question.answer(mac, source);
-                Ok(emit(answer, header, (to, mac), &packet))
+                let (to, reply) = advertisement(&question, mac, source);
+                Ok(emit(answer, header, (to, mac), &reply.emit()))
             }
             _ => Err(ResponderDrop::NoQuestion),
         }
@@ -195,29 +191,61 @@ impl Responder {
     }
 
     /// Where the address is that a packet of ARP asks for.
-    fn asked_by_arp(
-        &self,
-        packet: arp::Packet<'_>,
-        vlan: Option<u16>,
-    ) -> Result<Mac, ResponderDrop> {
-        let (sender, target) = packet.addresses().ok_or(ResponderDrop::NoQuestion)?;
-        let mac = self.mac_of(target.into(), vlan);
-        if sender == target {
-            let is_conflict = mac.is_ok_and(|mac| mac != packet.sender());
+    fn asked_by_arp(&self, packet: &ArpRepr, vlan: Option<u16>) -> Result<Mac, ResponderDrop> {
+        let (sender, sender_mac) = (packet.sender, Mac(packet.sender_mac));
+        let mac = self.mac_of(packet.target.into(), vlan);
+        if sender == packet.target {
+            let is_conflict = mac.is_ok_and(|mac| mac != sender_mac);
             return Err(if is_conflict {
                 ResponderDrop::Conflict
             } else {
                 ResponderDrop::Gratuitous
             });
         }
-        if !packet.is_request() {
+        if packet.operation != arp::REQUEST {
             return Err(ResponderDrop::NoQuestion);
         }
-        if packet.sender().is_group() || sender.is_multicast() || sender.is_broadcast() {
+        if sender_mac.is_group() || sender.is_multicast() || sender.is_broadcast() {
             return Err(ResponderDrop::Malformed);
         }
         mac
     }
+}
+
+impl From<ArpError> for ResponderDrop {
+    fn from(error: ArpError) -> Self {
+        match error {
+            ArpError::Short(_) => Self::Malformed,
+            ArpError::Kind { .. } => Self::NoQuestion,
+        }
+    }
+}
+
+impl From<NeighbourError> for ResponderDrop {
+    fn from(error: NeighbourError) -> Self {
+        match error {
+            NeighbourError::NoSolicitation => Self::NoQuestion,
+            _ => Self::Malformed,
+        }
+    }
+}
+
+/// The answer that the target is at `mac`, and the station that it goes to: the sender of the question, or all if that wants to take the address itself
+/// (RFC 4861, section 7.2.4).
+fn advertisement(question: &Solicitation, mac: Mac, frame_source: Mac) -> (Mac, Advertisement) {
+    let is_solicited = !question.source.is_unspecified();
+    let (to, destination) = match (is_solicited, question.source_mac) {
+        (false, _) => (ALL_NODES_MAC, ALL_NODES),
+        (true, named) => (named.map_or(frame_source, Mac), question.source),
+    };
+    let advertisement = Advertisement {
+        destination,
+        target: question.target,
+        target_mac: mac.0,
+        is_solicited,
+        overrides: true,
+    };
+    (to, advertisement)
 }
 
 /// The sender's address in the header of a frame.

@@ -1,8 +1,8 @@
 //! Packets of the Internet protocols: from a captured frame to the datagram in it.
 //!
 //! A frame's link header ([`link`]) says where the IP packet begins, behind a stack of labels ([`mpls`]) or not; [`Ip`] reads either version of it, and [`udp`], [`tcp`], [`icmp`] and
-//! [`sctp`] what it carries. Tunnels have further packets in them: [`gre`], [`vxlan`], [`gtpu`].
-//! Every check is one of lengths: a checksum is the network card's business, and in a capture of the sender's side often not there.
+//! [`sctp`] what it carries. Tunnels have further packets in them: [`gre`], [`vxlan`], [`gtpu`]. Questions for the address of a station are [`arp`] and [`neighbour`].
+//! Every check of these but the last is one of lengths: a [`checksum`] is the network card's business, and in a capture of the sender's side often not there.
 //!
 //! ```
 //! use forebay_wire::packet::{Ip, UDP, link, udp::Datagram};
@@ -21,6 +21,8 @@
 //! # Ok::<(), forebay_wire::packet::PacketError>(())
 //! ```
 
+pub mod arp;
+pub mod checksum;
 pub mod gre;
 pub mod gtpu;
 pub mod icmp;
@@ -28,6 +30,7 @@ mod ipv4;
 mod ipv6;
 pub mod link;
 pub mod mpls;
+pub mod neighbour;
 pub mod sctp;
 pub mod tcp;
 #[cfg(test)]

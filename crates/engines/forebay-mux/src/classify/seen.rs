@@ -1,13 +1,15 @@
 //! What a frame says of itself, as far as rules ask.
 
+use forebay_wire::packet::arp::{self, ArpError, ArpRepr};
 use forebay_wire::packet::link::{self, EtherType};
+use forebay_wire::packet::neighbour::SOLICITATION;
 use forebay_wire::packet::tcp::Segment;
 use forebay_wire::packet::udp::Datagram;
 use forebay_wire::packet::{ICMPV6, Ip, PacketError, TCP, UDP};
 
 use super::rule::{number, version};
 use crate::mac::Mac;
-use crate::responder::{ARP, NEIGHBOUR_SOLICITATION, arp};
+use crate::responder::ARP;
 
 /// A frame with what rules ask of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +82,7 @@ impl Seen {
                 let segment = Segment::new_checked(body)?;
                 self.ports = Some((segment.source_port(), segment.destination_port()));
             }
-            ICMPV6 => self.is_question = body.first() == Some(&NEIGHBOUR_SOLICITATION),
+            ICMPV6 => self.is_question = body.first() == Some(&SOLICITATION),
             _ => {}
         }
         Ok(())
@@ -88,12 +90,16 @@ impl Seen {
 
     /// The addresses of an ARP packet stand where those of an IP packet would, so that an answer finds the client that asked, by its address as well.
     fn look_at_arp(&mut self, packet: &[u8]) -> Result<(), PacketError> {
-        let arp = arp::Packet::new_checked(packet).ok_or(PacketError::NoIp)?;
-        self.is_question = arp.is_request();
-        self.addresses = arp.addresses().map(|(sender, target)| Addresses {
+        let arp = match ArpRepr::parse(packet) {
+            Ok(arp) => arp,
+            Err(ArpError::Short(_)) => return Err(PacketError::NoIp),
+            Err(ArpError::Kind { .. }) => return Ok(()),
+        };
+        self.is_question = arp.operation == arp::REQUEST;
+        self.addresses = Some(Addresses {
             version: 4,
-            source: sender.to_bits().into(),
-            destination: target.to_bits().into(),
+            source: arp.sender.to_bits().into(),
+            destination: arp.target.to_bits().into(),
         });
         Ok(())
     }
