@@ -11,8 +11,8 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
 use forebay_ring::{
-    Descriptor, Frame, FramePoolMemory, FramePoolSpec, FrameReceiver, FrameSender, Full, PeerFault,
-    RingError, SpecFault,
+    BareReceiver, BareSender, Descriptor, Frame, FramePoolMemory, FramePoolSpec, FrameReceiver,
+    FrameSender, Full, PeerFault, RingError, SpecFault,
 };
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
@@ -353,4 +353,107 @@ fn impossible_pools_are_refused_with_what_would_be_right() {
         fault(create(1, 0)),
         SpecFault::FrameBytes { found: 0, .. }
     ));
+}
+
+struct Bare {
+    sender: BareSender,
+    receiver: BareReceiver,
+    sender_page: OwnedFd,
+    receiver_page: OwnedFd,
+}
+
+fn bare() -> Bare {
+    let spec = FramePoolSpec {
+        name: "bare".into(),
+        frames: FRAMES,
+        frame_bytes: FRAME_BYTES,
+    };
+    let memory = FramePoolMemory::create(&spec).unwrap();
+    Bare {
+        sender: BareSender::map(&spec, memory.sender_fds().unwrap()).unwrap(),
+        receiver: BareReceiver::map(&spec, memory.receiver_fds().unwrap()).unwrap(),
+        sender_page: memory.sender_fds().unwrap().remove(1),
+        receiver_page: memory.receiver_fds().unwrap().remove(1),
+    }
+}
+
+impl Bare {
+    fn freed(&mut self) -> Vec<u64> {
+        let mut freed = Vec::new();
+        self.sender.reclaim(|frame| freed.push(frame)).unwrap();
+        freed
+    }
+}
+
+#[test]
+fn bare_ends_carry_what_their_users_say() {
+    let mut bare = bare();
+    for (frame, bytes) in [(3, &[7; 192][..]), (0, b"short"), (4, b"")] {
+        bare.sender.send(frame, bytes, frame + 10).unwrap();
+    }
+    assert_eq!(bare.receiver.next(), Ok(None), "not published yet");
+    bare.sender.publish();
+    for (frame, bytes) in [(3, &[7; 192][..]), (0, b"short"), (4, b"")] {
+        let found = bare.receiver.next().unwrap().unwrap();
+        assert_eq!((found.frame, found.tag), (frame, frame + 10));
+        assert_eq!(bare.receiver.view(&found).unwrap().to_vec(), bytes);
+        bare.receiver.free(frame);
+    }
+    assert!(bare.freed().is_empty(), "not published yet");
+    bare.receiver.publish();
+    assert_eq!(bare.freed(), [3, 0, 4]);
+    assert_eq!(bare.receiver.unreturned_frames(), 0);
+}
+
+#[test]
+fn bare_ends_show_lies_as_they_are_written_and_reach_no_other_memory() {
+    let mut bare = bare();
+    let said = [(5, 0, 1), (1, 190, 3), (1, u32::MAX, 1), (u32::MAX, 0, 0)];
+    for (entry, (frame, offset, len)) in (0u64..).zip(said) {
+        let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        poke(
+            &bare.sender_page,
+            WORDS_AT + 16 * entry,
+            pair(frame, offset),
+        );
+        poke(&bare.sender_page, WORDS_AT + 16 * entry + 8, pair(len, 0));
+    }
+    poke(&bare.sender_page, SENT_AT, 4);
+    for (frame, offset, len) in said {
+        let found = bare.receiver.next().unwrap().unwrap();
+        assert_eq!((found.frame, found.offset, found.len), (frame, offset, len));
+        assert!(bare.receiver.view(&found).is_none());
+    }
+    for (entry, freed) in [2, 2, u64::MAX].into_iter().enumerate() {
+        poke(&bare.receiver_page, WORDS_AT + 8 * entry as u64, freed);
+    }
+    poke(&bare.receiver_page, FREED_AT, 3);
+    assert_eq!(bare.freed(), [2, 2, u64::MAX]);
+    let (mut bare, max) = (self::bare(), 192);
+    let too_long = bare.sender.send(0, &[0; 193], 0);
+    assert_eq!(too_long, Err(Full::TooLong { len: 193, max }));
+    let unknown = bare.sender.send(FRAMES, b"x", 0);
+    assert_eq!(unknown, Err(Full::TooLong { len: 1, max: 0 }));
+}
+
+#[test]
+fn bare_ends_stop_at_a_peer_that_does_not_take_and_at_impossible_positions() {
+    let mut bare = bare();
+    // As many entries as the next power of two of the frames.
+    (0..8).for_each(|at| bare.sender.send(at % FRAMES, b"x", 0).unwrap());
+    assert!(matches!(
+        bare.sender.send(0, b"x", 0),
+        Err(Full::NoSpace { .. })
+    ));
+    poke(&bare.receiver_page, FREED_AT, 9);
+    for _ in 0..2 {
+        let found = bare.sender.reclaim(|_| panic!("nothing can come back"));
+        assert!(matches!(found, Err(RingError::Peer { .. })), "{found:?}");
+    }
+    poke(&bare.sender_page, SENT_AT, 9);
+    for _ in 0..2 {
+        assert!(matches!(bare.receiver.next(), Err(RingError::Peer { .. })));
+    }
+    (0..9).for_each(|_| bare.receiver.free(0));
+    assert_eq!(bare.receiver.unreturned_frames(), 1);
 }

@@ -4,6 +4,7 @@
 //! the sender. Both hold as many entries as there are frames, so between honest sides neither is ever full. A pool belongs to one life of
 //! both sides: unlike the record rings it has no `resume`; when a side dies, the supervisor makes a new pool.
 
+mod bare;
 mod receiver;
 mod sender;
 
@@ -16,6 +17,7 @@ use crate::index::Slot;
 use crate::memory::{self, Access, Mapping, PAGE_BYTES, Shared, Words};
 use crate::set::{EVENT, SIDE_FDS, eventfd, flag, outside};
 
+pub use bare::{BareReceiver, BareSender};
 pub use receiver::FrameReceiver;
 pub use sender::{Frame, FrameSender, Unsent};
 

@@ -2,59 +2,53 @@
 
 use std::os::fd::OwnedFd;
 
-use super::{DESCRIPTOR_WORDS, Descriptor, FramePoolSpec, Page, RECEIVER_PAGE, map_side};
+use super::{DESCRIPTOR_WORDS, Descriptor, FramePoolSpec, Page, RECEIVER_PAGE, Side, map_side};
 use crate::bell::{Notifier, Waiter};
 use crate::error::{PeerFault, RingError};
 use crate::index::{Head, Tail};
 use crate::memory::{Access, Mapping};
 use crate::view::View;
 
-/// The receiving end of a frame pool.
+/// Both rings as a receiver has them: what comes out is as the sender wrote it.
 #[derive(Debug)]
-pub struct FrameReceiver {
-    spec: FramePoolSpec,
+pub(super) struct ReceiverRings {
+    pub(super) spec: FramePoolSpec,
     frames: Mapping,
     own: Page,
     peer: Page,
     sent: Head,
     freed: Tail,
-    held: Vec<bool>,
     fault: Option<PeerFault>,
-    refused_descriptors: u64,
-    unreturned_frames: u64,
-    /// Rings for the sender: frames were freed.
-    pub returns: Notifier,
-    /// Wakes this side: frames were sent.
-    pub data: Waiter,
+    pub(super) unreturned_frames: u64,
 }
 
-impl FrameReceiver {
-    /// Maps what [`super::FramePoolMemory::receiver_fds`] gave. The pool must be new.
-    pub fn map(spec: &FramePoolSpec, fds: Vec<OwnedFd>) -> Result<Self, RingError> {
-        let side = map_side(spec, fds, Access::Read, RECEIVER_PAGE)?;
-        Ok(FrameReceiver {
-            sent: Head::new(spec.entries(), &side.own.sent),
-            freed: Tail::new(spec.entries(), &side.own.freed),
-            held: vec![false; spec.frames as usize],
+impl ReceiverRings {
+    /// Maps what was handed over, with the bells: the one that this side rings, and the one that wakes it.
+    pub(super) fn map(
+        spec: &FramePoolSpec,
+        fds: Vec<OwnedFd>,
+    ) -> Result<(Self, Notifier, Waiter), RingError> {
+        let Side {
+            frames,
+            own,
+            peer,
+            notifier,
+            waiter,
+        } = map_side(spec, fds, Access::Read, RECEIVER_PAGE)?;
+        let rings = Self {
+            sent: Head::new(spec.entries(), &own.sent),
+            freed: Tail::new(spec.entries(), &own.freed),
             spec: spec.clone(),
-            frames: side.frames,
-            own: side.own,
-            peer: side.peer,
+            frames,
+            own,
+            peer,
             fault: None,
-            refused_descriptors: 0,
             unreturned_frames: 0,
-            returns: side.notifier,
-            data: side.waiter,
-        })
+        };
+        Ok((rings, notifier, waiter))
     }
 
-    /// The next descriptor, if any; its frame is this side's until `free`. A bad descriptor is an error once and counted, and the next call
-    /// goes on behind it; an impossible index puts the ring into the error state.
-    #[allow(
-        clippy::should_implement_trait,
-        reason = "a descriptor is followed by more when the sender publishes; an iterator would end"
-    )]
-    pub fn next(&mut self) -> Result<Option<Descriptor>, RingError> {
+    pub(super) fn next(&mut self) -> Result<Option<Descriptor>, RingError> {
         if let Some(fault) = self.fault {
             return Err(RingError::Peer { ring: 0, fault });
         }
@@ -72,14 +66,86 @@ impl FrameReceiver {
             Descriptor::from_words([self.peer.words.load(at), self.peer.words.load(at + 1)]);
         self.sent.advance(1);
         self.sent.release(self.sent.read(), &self.own.sent);
-        self.accept(descriptor).map(Some)
+        Ok(Some(descriptor))
+    }
+
+    /// What a descriptor says is there; none outside of a frame.
+    #[inline]
+    pub(super) fn view(&self, descriptor: &Descriptor) -> Option<View<'_>> {
+        let frame_bytes = self.spec.frame_bytes as usize;
+        // SAFETY: a frame below the number of frames lies inside the mapping, which lives as long as `self` is borrowed.
+        let frame = (descriptor.frame < self.spec.frames).then(|| unsafe {
+            View::new(
+                self.frames
+                    .base()
+                    .add(descriptor.frame as usize * frame_bytes),
+                frame_bytes,
+            )
+        })?;
+        frame.part(descriptor.offset as usize, descriptor.len as usize)
+    }
+
+    pub(super) fn free(&mut self, frame: u32) {
+        if self.freed.free() == 0
+            && (self.freed.reload(&self.peer.freed).is_err() || self.freed.free() == 0)
+        {
+            // Only a sender that uses frames again without taking them back gets here: it has lost one.
+            self.unreturned_frames += 1;
+            return;
+        }
+        let at = (self.freed.private() & (self.spec.entries() - 1)) as usize;
+        self.own.words.store(at, u64::from(frame));
+        self.freed.advance(1);
+    }
+
+    pub(super) fn publish(&mut self) {
+        self.freed.publish(&self.own.freed);
+    }
+}
+
+/// The receiving end of a frame pool.
+#[derive(Debug)]
+pub struct FrameReceiver {
+    rings: ReceiverRings,
+    held: Vec<bool>,
+    refused_descriptors: u64,
+    /// Rings for the sender: frames were freed.
+    pub returns: Notifier,
+    /// Wakes this side: frames were sent.
+    pub data: Waiter,
+}
+
+impl FrameReceiver {
+    /// Maps what [`super::FramePoolMemory::receiver_fds`] gave. The pool must be new.
+    pub fn map(spec: &FramePoolSpec, fds: Vec<OwnedFd>) -> Result<Self, RingError> {
+        let (rings, returns, data) = ReceiverRings::map(spec, fds)?;
+        Ok(FrameReceiver {
+            rings,
+            held: vec![false; spec.frames as usize],
+            refused_descriptors: 0,
+            returns,
+            data,
+        })
+    }
+
+    /// The next descriptor, if any; its frame is this side's until `free`. A bad descriptor is an error once and counted, and the next call
+    /// goes on behind it; an impossible index puts the ring into the error state.
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "a descriptor is followed by more when the sender publishes; an iterator would end"
+    )]
+    pub fn next(&mut self) -> Result<Option<Descriptor>, RingError> {
+        match self.rings.next()? {
+            Some(descriptor) => self.accept(descriptor).map(Some),
+            None => Ok(None),
+        }
     }
 
     fn accept(&mut self, descriptor: Descriptor) -> Result<Descriptor, RingError> {
         let Descriptor {
             frame, offset, len, ..
         } = descriptor;
-        let (frames, frame_bytes) = (self.spec.frames, self.spec.frame_bytes);
+        let (frames, frame_bytes) = (self.rings.spec.frames, self.rings.spec.frame_bytes);
         let in_frame = offset
             .checked_add(len)
             .is_some_and(|end| end <= frame_bytes);
@@ -108,17 +174,7 @@ impl FrameReceiver {
     #[inline]
     pub fn view(&self, descriptor: &Descriptor) -> Option<View<'_>> {
         let held = self.held.get(descriptor.frame as usize) == Some(&true);
-        let frame_bytes = self.spec.frame_bytes as usize;
-        // SAFETY: a held frame is below the number of frames, so it lies inside the mapping, which lives as long as `self` is borrowed.
-        let frame = held.then(|| unsafe {
-            View::new(
-                self.frames
-                    .base()
-                    .add(descriptor.frame as usize * frame_bytes),
-                frame_bytes,
-            )
-        })?;
-        frame.part(descriptor.offset as usize, descriptor.len as usize)
+        held.then(|| self.rings.view(descriptor))?
     }
 
     /// Gives a frame back, after the next `publish`. `false`, and nothing done, if it is not held.
@@ -127,22 +183,13 @@ impl FrameReceiver {
             return false;
         };
         *held = false;
-        if self.freed.free() == 0
-            && (self.freed.reload(&self.peer.freed).is_err() || self.freed.free() == 0)
-        {
-            // Only a sender that uses frames again without taking them back gets here: it has lost one.
-            self.unreturned_frames += 1;
-            return true;
-        }
-        let at = (self.freed.private() & (self.spec.entries() - 1)) as usize;
-        self.own.words.store(at, u64::from(frame));
-        self.freed.advance(1);
+        self.rings.free(frame);
         true
     }
 
     /// Shows the sender what was freed. Then notify.
     pub fn publish(&mut self) {
-        self.freed.publish(&self.own.freed);
+        self.rings.publish();
     }
 
     /// Frames that this side has.
@@ -157,6 +204,6 @@ impl FrameReceiver {
 
     /// Frames that found no room on their way back, which an honest sender cannot cause.
     pub fn unreturned_frames(&self) -> u64 {
-        self.unreturned_frames
+        self.rings.unreturned_frames
     }
 }
