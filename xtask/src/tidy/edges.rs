@@ -18,6 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("forebay-sys", &[]),
     ("forebay-host", &["forebay-sys"]),
     ("forebay-ring", &[]),
+    ("forebay-client", &["forebay-sys", "forebay-ring"]),
     ("forebay-fabric", &["forebay-wire"]),
     ("forebay-xdp", &["forebay-settings", "forebay-wire"]),
     (

@@ -1,0 +1,383 @@
+//! A client's end: its place at the daemon, and its two pools.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use forebay_ring::{Descriptor, FramePoolSpec, FrameReceiver, FrameSender, SIDE_FDS, View};
+use forebay_sys::clock::monotonic_ns;
+use forebay_sys::seqpacket::{Arrived, SeqSocket};
+use forebay_sys::{SysError, wait};
+
+use crate::error::{ClientError, SendError};
+use crate::protocol::{
+    HEADER_BYTES, Message, Name, PoolShape, RECORD_BYTES_MAX, WELCOME_FDS, Welcome,
+};
+
+/// Bytes that a VLAN tag adds to a frame.
+const TAG_BYTES: usize = 4;
+
+/// What a client has counted itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Frames received.
+    pub received: u64,
+    /// Their bytes.
+    pub received_bytes: u64,
+    /// Frames handed over to be sent.
+    pub sent: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Frames that were not handed over, as all buffers were on their way.
+    pub refused_full: u64,
+}
+
+/// What ended a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Woken {
+    /// A frame is there to be received.
+    Frame,
+    /// Buffers for frames to be sent are back, after [`SendError::Full`].
+    Room,
+    /// The time has come.
+    Due,
+    /// A signal was handled by this thread, or the bell rang for what was taken already: wait again.
+    Early,
+}
+
+/// A client at its place.
+#[derive(Debug)]
+pub struct Client {
+    socket: SeqSocket,
+    welcome: Welcome,
+    receiver: FrameReceiver,
+    sender: FrameSender,
+    /// A frame that was looked at and not yet received.
+    next: Option<Descriptor>,
+    is_full: bool,
+    counts: Counts,
+}
+
+/// A received frame; its buffer goes back when this is dropped.
+#[derive(Debug)]
+pub struct Received<'a> {
+    receiver: &'a mut FrameReceiver,
+    frame: Descriptor,
+}
+
+/// A received frame that is kept while others are received. It goes back by [`Client::release`], or with the client.
+#[derive(Debug)]
+#[must_use = "a frame that is not released is missing in the client's queue"]
+pub struct Held(Descriptor);
+
+impl Client {
+    /// Asks the daemon at this socket for the place of this name, and waits for the answer as long as `patience`.
+    ///
+    /// # Errors
+    /// Nobody listens there, the daemon refuses or is silent, or what it hands over is not what it should be.
+    pub fn connect(path: &Path, name: &str, patience: Duration) -> Result<Self, ClientError> {
+        let hello = Message::Hello(Name::new(name)?);
+        let socket = SeqSocket::connect(path)?;
+        // One that is refused before it has said a word finds the refusal all the same.
+        let said = socket.send(&hello.emit(), &[]);
+        let (answer, fds) = hear(&socket, patience)?;
+        let welcome = match answer {
+            Message::Welcome(welcome) => welcome,
+            Message::Refusal(refusal) => return Err(ClientError::Refused(refusal)),
+            Message::Hello(_) => {
+                return Err(ClientError::Unexpected {
+                    expected: "a welcome",
+                    found: answer.kind_name(),
+                });
+            }
+        };
+        said?;
+        Self::open(socket, welcome, fds)
+    }
+
+    fn open(
+        socket: SeqSocket,
+        welcome: Welcome,
+        mut fds: Vec<OwnedFd>,
+    ) -> Result<Self, ClientError> {
+        if fds.len() != WELCOME_FDS {
+            let (expected, found) = (WELCOME_FDS, fds.len());
+            return Err(forebay_ring::RingError::Descriptors { expected, found }.into());
+        }
+        let transmit = fds.split_off(SIDE_FDS);
+        Ok(Self {
+            receiver: FrameReceiver::map(&spec(welcome.receive), fds)?,
+            sender: FrameSender::map(&spec(welcome.transmit), transmit)?,
+            socket,
+            welcome,
+            next: None,
+            is_full: false,
+            counts: Counts::default(),
+        })
+    }
+
+    /// What the daemon gave: number, addresses, and the link's MTU.
+    #[must_use]
+    pub const fn welcome(&self) -> &Welcome {
+        &self.welcome
+    }
+
+    /// What it has counted so far.
+    #[must_use]
+    pub const fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Most bytes of a frame that can be sent.
+    #[must_use]
+    pub fn frame_bytes_max(&self) -> usize {
+        let of_link = self.welcome.mtu_bytes as usize + HEADER_BYTES + TAG_BYTES;
+        of_link.min(self.welcome.transmit.frame_bytes as usize)
+    }
+
+    /// The next frame, if one has come.
+    ///
+    /// # Errors
+    /// The memory has what an honest daemon does not write.
+    pub fn receive(&mut self) -> Result<Option<Received<'_>>, ClientError> {
+        if !self.look()? {
+            return Ok(None);
+        }
+        let Some(frame) = self.next.take() else {
+            return Ok(None);
+        };
+        self.counts.received += 1;
+        self.counts.received_bytes += u64::from(frame.len);
+        Ok(Some(Received {
+            receiver: &mut self.receiver,
+            frame,
+        }))
+    }
+
+    /// Copies the next frame to `frame`, in the place of what is there, and gives its buffer back. False: none has come.
+    ///
+    /// # Errors
+    /// As [`Self::receive`].
+    pub fn receive_into(&mut self, frame: &mut Vec<u8>) -> Result<bool, ClientError> {
+        let received = self.receive()?;
+        if let Some(received) = &received {
+            received.copy_into(frame);
+        }
+        Ok(received.is_some())
+    }
+
+    fn look(&mut self) -> Result<bool, ClientError> {
+        if self.next.is_none() {
+            self.next = self.receiver.next()?;
+        }
+        Ok(self.next.is_some())
+    }
+
+    /// The bytes of a frame that is held.
+    #[must_use]
+    pub fn view(&self, held: &Held) -> Option<View<'_>> {
+        self.receiver.view(&held.0)
+    }
+
+    /// Gives a frame back that was held.
+    pub fn release(&mut self, held: Held) {
+        self.receiver.free(held.0.frame);
+    }
+
+    /// Copies a frame of an Ethernet link, without its check sum, into a buffer, and hands it over with the next [`Self::flush`] or [`Self::wait`].
+    ///
+    /// # Errors
+    /// All buffers are on their way, the link takes no such frame, or the memory has what an honest daemon does not write.
+    pub fn send(&mut self, frame: &[u8]) -> Result<(), SendError> {
+        let (found, least, most) = (frame.len(), HEADER_BYTES, self.frame_bytes_max());
+        if !(least..=most).contains(&found) {
+            return Err(SendError::Length { found, least, most });
+        }
+        if !self.has_room()? {
+            self.is_full = true;
+            self.counts.refused_full += 1;
+            let frames = self.welcome.transmit.frames;
+            return Err(SendError::Full { frames });
+        }
+        self.is_full = false;
+        self.put(frame).map_err(SendError::Client)?;
+        self.counts.sent += 1;
+        self.counts.sent_bytes += found as u64;
+        Ok(())
+    }
+
+    fn has_room(&mut self) -> Result<bool, ClientError> {
+        if self.sender.free_frames() == 0 {
+            self.sender.reclaim()?;
+        }
+        Ok(self.sender.free_frames() > 0)
+    }
+
+    /// Puts a frame into a buffer, which is there and long enough.
+    fn put(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
+        let Some(mut frame) = self.sender.acquire() else {
+            return Ok(());
+        };
+        if let Some(room) = self.sender.bytes_mut(&mut frame) {
+            room[..bytes.len()].copy_from_slice(bytes);
+        }
+        let sent = self.sender.send(frame, 0, bytes.len() as u32, 0);
+        sent.map_err(|unsent| {
+            self.sender.put_back(unsent.frame);
+            ClientError::Gone
+        })
+    }
+
+    /// Shows the daemon what was sent and what was given back, and rings once if it sleeps.
+    pub fn flush(&mut self) {
+        self.receiver.publish();
+        self.receiver.returns.notify();
+        self.sender.publish();
+        self.sender.data.notify();
+    }
+
+    /// Flushes, and sleeps until a frame has come, buffers are back after [`SendError::Full`], the daemon is gone, or that time has come.
+    ///
+    /// # Errors
+    /// The daemon is gone ([`ClientError::Gone`]): connect again. It has refused this client from now on, or its memory has what an honest one does not write.
+    pub fn wait(&mut self, until: Instant) -> Result<Woken, ClientError> {
+        self.flush();
+        self.receiver.data.prepare();
+        if self.is_full {
+            self.sender.returns.prepare();
+        }
+        let woken = self.sleep(until);
+        self.receiver.data.finish();
+        if self.is_full {
+            self.sender.returns.finish();
+        }
+        woken
+    }
+
+    fn sleep(&mut self, until: Instant) -> Result<Woken, ClientError> {
+        if let Some(found) = self.found()? {
+            return Ok(found);
+        }
+        let fds = [
+            self.socket.as_fd(),
+            self.receiver.data.as_fd(),
+            self.sender.returns.as_fd(),
+        ];
+        let woken = wait::sleep_until_or(fds, deadline_ns(until), 0)?;
+        match woken {
+            wait::Woken::Due { .. } => Ok(self.found()?.unwrap_or(Woken::Due)),
+            wait::Woken::Ready { index: 0 } => {
+                // What the daemon gave before it went is not lost.
+                if let Some(found) = self.found()? {
+                    return Ok(found);
+                }
+                self.hear()
+            }
+            wait::Woken::Ready { .. } | wait::Woken::Signal => {
+                Ok(self.found()?.unwrap_or(Woken::Early))
+            }
+        }
+    }
+
+    /// What there is to do.
+    fn found(&mut self) -> Result<Option<Woken>, ClientError> {
+        if self.look()? {
+            return Ok(Some(Woken::Frame));
+        }
+        let is_room = self.is_full && self.has_room()?;
+        self.is_full &= !is_room;
+        Ok(is_room.then_some(Woken::Room))
+    }
+
+    /// What the daemon says, which is a farewell.
+    fn hear(&self) -> Result<Woken, ClientError> {
+        let mut record = [0; RECORD_BYTES_MAX];
+        let bytes = match self.socket.receive(&mut record)? {
+            Arrived::Nothing => return Ok(Woken::Early),
+            Arrived::End => return Err(ClientError::Gone),
+            Arrived::Record(bytes) => bytes,
+        };
+        match Message::parse(&record[..bytes])? {
+            Message::Refusal(refusal) => Err(ClientError::Refused(refusal)),
+            other => Err(ClientError::Unexpected {
+                expected: "a refusal",
+                found: other.kind_name(),
+            }),
+        }
+    }
+}
+
+impl Received<'_> {
+    /// Its bytes.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.frame.len as usize
+    }
+
+    /// Its bytes in the shared memory, read without being trusted.
+    #[must_use]
+    pub fn view(&self) -> Option<View<'_>> {
+        self.receiver.view(&self.frame)
+    }
+
+    /// Puts a copy into `to`, in the place of what is there.
+    pub fn copy_into(&self, to: &mut Vec<u8>) {
+        to.clear();
+        if let Some(view) = self.view() {
+            view.append_to(to);
+        }
+    }
+
+    /// Keeps it while others are received.
+    pub fn hold(self) -> Held {
+        let held = Held(self.frame);
+        // The frame stays where it is: nothing is freed.
+        std::mem::forget(self);
+        held
+    }
+}
+
+impl Drop for Received<'_> {
+    fn drop(&mut self) {
+        self.receiver.free(self.frame.frame);
+    }
+}
+
+/// The answer to a hello, with what came with it.
+fn hear(socket: &SeqSocket, patience: Duration) -> Result<(Message, Vec<OwnedFd>), ClientError> {
+    let until = Instant::now() + patience;
+    let (mut record, mut fds) = ([0; RECORD_BYTES_MAX], Vec::new());
+    loop {
+        match socket.receive_with_fds(&mut record, &mut fds)? {
+            Arrived::Record(bytes) => return Ok((Message::parse(&record[..bytes])?, fds)),
+            Arrived::End => return Err(ClientError::Gone),
+            Arrived::Nothing if Instant::now() >= until => {
+                let waited_ms = patience.as_millis();
+                return Err(ClientError::Silent { waited_ms });
+            }
+            Arrived::Nothing => {
+                wait::sleep_until_or([socket.as_fd()], deadline_ns(until), 0)?;
+            }
+        }
+    }
+}
+
+fn deadline_ns(until: Instant) -> u64 {
+    let left = until.saturating_duration_since(Instant::now());
+    let left_ns = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
+    monotonic_ns().saturating_add(left_ns)
+}
+
+fn spec(shape: PoolShape) -> FramePoolSpec {
+    FramePoolSpec {
+        name: "mux".into(),
+        frames: shape.frames,
+        frame_bytes: shape.frame_bytes,
+    }
+}
+
+impl From<SysError> for SendError {
+    fn from(error: SysError) -> Self {
+        Self::Client(error.into())
+    }
+}

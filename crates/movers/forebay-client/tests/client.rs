@@ -1,0 +1,268 @@
+//! A client against a daemon that is only as much of one as a test needs.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use forebay_client::protocol::{Message, PoolShape, Reason, Refusal, Welcome};
+use forebay_client::{Client, ClientError, Counts, SendError, Woken};
+use forebay_ring::{BareReceiver, BareSender, FramePoolMemory, FramePoolSpec};
+use forebay_sys::seqpacket::{Arrived, SeqListener, SeqSocket};
+
+const LONG: Duration = Duration::from_secs(30);
+const SHAPE: PoolShape = PoolShape {
+    frames: 4,
+    frame_bytes: 128,
+};
+
+struct Daemon {
+    _folder: tempfile::TempDir,
+    path: PathBuf,
+    listener: SeqListener,
+}
+
+struct Place {
+    socket: SeqSocket,
+    sender: BareSender,
+    receiver: BareReceiver,
+}
+
+impl Daemon {
+    fn open() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mux");
+        let listener = SeqListener::bind(&path, 4).unwrap();
+        Self {
+            _folder: folder,
+            path,
+            listener,
+        }
+    }
+
+    /// Lets a client of this name connect, and answers with what is given.
+    fn answer(
+        &self,
+        answer: &Message,
+        fds: &[OwnedFd],
+    ) -> (Result<Client, ClientError>, SeqSocket) {
+        let path = self.path.clone();
+        let client = std::thread::spawn(move || Client::connect(&path, "echo", LONG));
+        let socket = loop {
+            match self.listener.accept().unwrap() {
+                Some(socket) => break socket,
+                None => std::thread::yield_now(),
+            }
+        };
+        let mut record = [0; 256];
+        let bytes = loop {
+            match socket.receive(&mut record).unwrap() {
+                Arrived::Record(bytes) => break bytes,
+                Arrived::Nothing => std::thread::yield_now(),
+                Arrived::End => panic!("the client has gone"),
+            }
+        };
+        let Message::Hello(name) = Message::parse(&record[..bytes]).unwrap() else {
+            panic!("no hello");
+        };
+        assert_eq!(name.as_str(), "echo");
+        let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+        assert!(socket.send(&answer.emit(), &fds).unwrap());
+        (client.join().unwrap(), socket)
+    }
+
+    fn place(&self) -> (Client, Place) {
+        let spec = FramePoolSpec {
+            name: "test".into(),
+            frames: SHAPE.frames,
+            frame_bytes: SHAPE.frame_bytes,
+        };
+        let [down, up] = [0; 2].map(|_| FramePoolMemory::create(&spec).unwrap());
+        let sender = BareSender::map(&spec, down.sender_fds().unwrap()).unwrap();
+        let receiver = BareReceiver::map(&spec, up.receiver_fds().unwrap()).unwrap();
+        let mut fds = down.receiver_fds().unwrap();
+        fds.extend(up.sender_fds().unwrap());
+        let (client, socket) = self.answer(&Message::Welcome(welcome()), &fds);
+        let place = Place {
+            socket,
+            sender,
+            receiver,
+        };
+        (client.unwrap(), place)
+    }
+}
+
+fn welcome() -> Welcome {
+    Welcome {
+        client: 0,
+        mac: [2, 0, 0, 0, 0, 1],
+        vlan: None,
+        mtu_bytes: 100,
+        receive: SHAPE,
+        transmit: SHAPE,
+        addresses: Vec::new(),
+    }
+}
+
+impl Place {
+    fn give(&mut self, frame: u32, bytes: &[u8]) {
+        self.sender.send(frame, bytes, 0).unwrap();
+        self.sender.publish();
+        self.sender.data.notify();
+    }
+
+    fn given_back(&mut self) -> Vec<u64> {
+        let mut back = Vec::new();
+        self.sender.reclaim(|frame| back.push(frame)).unwrap();
+        back
+    }
+}
+
+#[test]
+fn frames_come_in_order_and_their_buffers_go_back() {
+    let daemon = Daemon::open();
+    let (mut client, mut place) = daemon.place();
+    assert!(client.receive().unwrap().is_none());
+    place.give(2, b"first");
+    place.give(0, b"second one");
+    assert_eq!(client.wait(Instant::now() + LONG).unwrap(), Woken::Frame);
+    let held = client.receive().unwrap().unwrap().hold();
+    let mut frame = Vec::new();
+    assert!(client.receive_into(&mut frame).unwrap());
+    assert_eq!(frame, b"second one");
+    client.flush();
+    assert_eq!(place.given_back(), [0], "the first one is held");
+    assert_eq!(client.view(&held).unwrap().to_vec(), b"first");
+    client.release(held);
+    client.flush();
+    assert_eq!(place.given_back(), [2]);
+    let counts = Counts {
+        received: 2,
+        received_bytes: 15,
+        ..Counts::default()
+    };
+    assert_eq!(client.counts(), counts);
+}
+
+#[test]
+fn frames_go_out_until_all_buffers_are_on_their_way_and_again_when_some_are_back() {
+    let daemon = Daemon::open();
+    let (mut client, mut place) = daemon.place();
+    (0..4).for_each(|number| client.send(&[number; 100]).unwrap());
+    assert!(matches!(
+        client.send(&[4; 100]),
+        Err(SendError::Full { frames: 4 })
+    ));
+    assert!(place.receiver.next().unwrap().is_none(), "not flushed yet");
+    let daemon_side = std::thread::spawn(move || {
+        let mut place = place;
+        for number in 0..4 {
+            let sent = loop {
+                if let Some(sent) = place.receiver.next().unwrap() {
+                    break sent;
+                }
+                std::thread::yield_now();
+            };
+            let bytes = place.receiver.view(&sent).unwrap().to_vec();
+            assert_eq!(bytes, [number; 100]);
+            place.receiver.free(sent.frame);
+        }
+        place.receiver.publish();
+        place.receiver.returns.notify();
+        place
+    });
+    loop {
+        match client.wait(Instant::now() + LONG).unwrap() {
+            Woken::Room => break,
+            other => assert_eq!(other, Woken::Early),
+        }
+    }
+    client.send(&[4; 100]).unwrap();
+    for length in [13, 119] {
+        let wrong = client.send(&vec![0; length]).unwrap_err();
+        let said =
+            matches!(wrong, SendError::Length { found, least: 14, most: 118 } if found == length);
+        assert!(said, "{wrong}");
+    }
+    let counts = client.counts();
+    assert_eq!((counts.sent, counts.sent_bytes), (5, 500));
+    assert_eq!(counts.refused_full, 1);
+    daemon_side.join().unwrap();
+}
+
+#[test]
+fn a_daemon_that_goes_is_an_error_after_all_that_it_gave() {
+    let daemon = Daemon::open();
+    let (mut client, mut place) = daemon.place();
+    let due = client
+        .wait(Instant::now() + Duration::from_millis(1))
+        .unwrap();
+    assert_eq!(due, Woken::Due);
+    place.give(1, b"last");
+    drop(place);
+    assert_eq!(client.wait(Instant::now() + LONG).unwrap(), Woken::Frame);
+    assert_eq!(client.receive().unwrap().unwrap().bytes(), 4);
+    let gone = client.wait(Instant::now() + LONG).unwrap_err();
+    assert!(matches!(gone, ClientError::Gone), "{gone}");
+}
+
+#[test]
+fn a_refusal_says_why_whenever_it_comes() {
+    let daemon = Daemon::open();
+    let text = "no place 'echo' for user 1000";
+    let refusal = Refusal::new(Reason::NotAllowed, text);
+    let (refused, _) = daemon.answer(&Message::Refusal(refusal), &[]);
+    let said = refused.unwrap_err().to_string();
+    assert_eq!(
+        said,
+        format!("the multiplexer refuses: {text} (not_allowed)")
+    );
+    let (mut client, place) = daemon.place();
+    let lied = Message::Refusal(Refusal::new(Reason::Faults, "range"));
+    place.socket.send(&lied.emit(), &[]).unwrap();
+    let refused = client.wait(Instant::now() + LONG).unwrap_err();
+    assert!(matches!(refused, ClientError::Refused(_)), "{refused}");
+}
+
+#[test]
+fn what_a_client_is_given_it_cannot_write() {
+    let spec = FramePoolSpec {
+        name: "test".into(),
+        frames: 4,
+        frame_bytes: 128,
+    };
+    let memory = FramePoolMemory::create(&spec).unwrap();
+    let fds = memory.receiver_fds().unwrap();
+    // Opened for reading alone, or sealed: no client can write frames that it was given, nor the daemon's page.
+    for (at, is_own) in [(0, false), (1, true), (2, false)] {
+        let written = takes_a_byte(&fds[at]);
+        assert_eq!(written, is_own, "descriptor {at}");
+    }
+}
+
+/// Whether this memory takes a byte.
+fn takes_a_byte(fd: &OwnedFd) -> bool {
+    use std::os::unix::fs::FileExt;
+    let file = std::fs::File::from(fd.try_clone().unwrap());
+    file.write_at(&[0], 0).is_ok()
+}
+
+#[test]
+fn an_answer_that_is_none_and_a_silent_daemon_are_errors() {
+    let daemon = Daemon::open();
+    let (wrong, _) = daemon.answer(&Message::Welcome(welcome()), &[]);
+    assert!(matches!(wrong, Err(ClientError::Ring(_))), "{wrong:?}");
+    let hello = Message::parse(b"FBMX\x01\x00\x01\x04echo").unwrap();
+    let (wrong, _) = daemon.answer(&hello, &[]);
+    assert!(matches!(wrong, Err(ClientError::Unexpected { .. })));
+    let silent = Client::connect(&daemon.path, "echo", Duration::from_millis(1));
+    assert!(matches!(silent, Err(ClientError::Silent { waited_ms: 1 })));
+    let name = Client::connect(&daemon.path, "a b", LONG);
+    assert!(matches!(name, Err(ClientError::Message(_))));
+    let nobody = Client::connect(&daemon.path.with_extension("none"), "echo", LONG);
+    assert!(matches!(nobody, Err(ClientError::System(_))));
+}
