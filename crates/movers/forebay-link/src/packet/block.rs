@@ -28,6 +28,8 @@ mod packet {
     pub(super) const BYTES: usize = 48;
 }
 
+/// The check sum is left to the card.
+const LACKS_CHECKSUM: u32 = 1 << 3;
 /// The kernel took a VLAN tag out of the frame.
 const HAS_TAG: u32 = 1 << 4;
 /// It says what type the tag had.
@@ -45,6 +47,8 @@ pub struct Frame<'a> {
     pub timestamp_ns: u64,
     /// How long it was on the wire, in bytes, without preamble and check sum.
     pub wire_bytes: u32,
+    /// A check sum of TCP or UDP in it is not made yet, but begun (`TP_STATUS_CSUMNOTREADY`): a sender on this host left that to a card that there is not.
+    pub lacks_checksum: bool,
     /// What there is of it.
     pub bytes: &'a [u8],
 }
@@ -175,6 +179,7 @@ impl<'a> Frames<'a> {
         let timestamp_ns = u64::from(u32_at(own, packet::TIME_S)) * SECOND_NS
             + u64::from(u32_at(own, packet::TIME_NS));
         let wire_bytes = u32_at(own, packet::WIRE_BYTES).max(captured);
+        let lacks_checksum = u32_at(own, packet::STATUS) & LACKS_CHECKSUM != 0;
         let tag = self.tag(own, captured);
         let put = tag.and_then(|tag| put_back(own, start, tag));
         let start = put.unwrap_or(start);
@@ -184,6 +189,7 @@ impl<'a> Frames<'a> {
         Ok(Frame {
             timestamp_ns,
             wire_bytes: wire_bytes.saturating_add(added),
+            lacks_checksum,
             bytes: own.get(start..end).unwrap_or_default(),
         })
     }

@@ -121,6 +121,28 @@ impl PacketPort {
         Ok(ports)
     }
 
+    /// Takes what comes in alone, and nothing that this host sends on the interface, whoever sends it: for a single port, before it takes its first packet.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn ignore_outgoing(&self) -> Result<(), SysError> {
+        self.socket.ignore_outgoing()
+    }
+
+    /// Takes packets from now on, of each at most the first `snap_bytes`; 0 takes none.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn accept(&self, snap_bytes: u32) -> Result<(), SysError> {
+        self.socket.accept(snap_bytes)
+    }
+
+    /// How its interface is now. What woke a wait without a block is taken from the socket, so that it can be waited for again.
+    pub fn state(&mut self) -> InterfaceState {
+        self.socket.clear_error();
+        self.socket.interface().state(&self.socket)
+    }
+
     /// Takes packets from now on as a socket filter of the kernel says, given by its descriptor: its value is how many bytes of one come, 0 for none. What it keeps back
     /// is in no [`KernelCounts`].
     ///
@@ -226,6 +248,13 @@ impl PacketPort {
     /// The kernel refuses.
     pub fn close(&self) -> Result<(), SysError> {
         self.socket.shut()
+    }
+}
+
+/// Readable when a block is there, and in error when the interface went down.
+impl AsFd for PacketPort {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

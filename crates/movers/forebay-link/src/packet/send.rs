@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use forebay_sys::SysError;
-use forebay_sys::packet::FrameSocket;
+use forebay_sys::packet::{FrameSocket, Interface};
 use forebay_sys::udp_batch::{Outgoing, SendBatch, SendStop};
 use forebay_sys::wait::{self, Woken};
 
@@ -140,6 +140,12 @@ impl SendPort {
         self.socket.interface().mtu_bytes(&self.socket)
     }
 
+    /// Its interface.
+    #[must_use]
+    pub const fn interface(&self) -> &Interface {
+        self.socket.interface()
+    }
+
     /// Sends these frames of a batch, in order, without waiting, until all are sent or one is not taken.
     #[inline]
     pub fn send(&mut self, batch: &FrameBatch, which: Range<usize>) -> SentFrames {
@@ -163,6 +169,13 @@ impl SendPort {
     /// The kernel refuses.
     pub fn wait_room(&self, other: BorrowedFd<'_>, until_ns: u64) -> Result<Woken, SysError> {
         wait::sleep_until_room(self.socket.as_fd(), other, until_ns)
+    }
+}
+
+/// Ready for writing when the kernel has room for a frame.
+impl AsFd for SendPort {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

@@ -54,14 +54,41 @@ impl Interface {
     /// # Errors
     /// The interface is there no more.
     pub fn mtu_bytes(&self, socket: impl AsFd) -> Result<u32, SysError> {
-        let socket = socket.as_fd();
-        let name = index_to_name(socket, self.index).map_err(std::io::Error::from);
-        let answer = name.and_then(|name| ask(socket, &name, libc::SIOCGIFMTU));
+        let answer = self.ask(socket.as_fd(), libc::SIOCGIFMTU);
         let answer =
             answer.map_err(|error| SysError::new("ioctl(SIOCGIFMTU)", &*self.name, error))?;
         // SAFETY: this is the field of the union that SIOCGIFMTU writes.
         let mtu = unsafe { answer.ifr_ifru.ifru_mtu };
         Ok(u32::try_from(mtu).unwrap_or(0))
+    }
+
+    /// Its Ethernet address (SIOCGIFHWADDR); `socket` is any one of its network namespace.
+    ///
+    /// # Errors
+    /// The interface is there no more.
+    pub fn mac(&self, socket: impl AsFd) -> Result<[u8; 6], SysError> {
+        let answer = self.ask(socket.as_fd(), libc::SIOCGIFHWADDR);
+        let answer =
+            answer.map_err(|error| SysError::new("ioctl(SIOCGIFHWADDR)", &*self.name, error))?;
+        // SAFETY: this is the field of the union that SIOCGIFHWADDR writes.
+        let address = unsafe { answer.ifr_ifru.ifru_hwaddr };
+        Ok(std::array::from_fn(|at| address.sa_data[at] as u8))
+    }
+
+    /// Whether it has a carrier: the other end of its cable is there and up. One that is down or gone has none.
+    pub fn has_carrier(&self, socket: impl AsFd) -> bool {
+        let answer = self.ask(socket.as_fd(), libc::SIOCGIFFLAGS);
+        answer.is_ok_and(|answer| {
+            // SAFETY: this is the field of the union that SIOCGIFFLAGS writes.
+            let flags = unsafe { answer.ifr_ifru.ifru_flags };
+            i32::from(flags) & libc::IFF_RUNNING != 0
+        })
+    }
+
+    /// Asks for a value by the name that it has now.
+    fn ask(&self, socket: BorrowedFd<'_>, what: libc::Ioctl) -> std::io::Result<libc::ifreq> {
+        let name = index_to_name(socket, self.index)?;
+        ask(socket, &name, what)
     }
 
     /// How it is now; `socket` is any one of its network namespace. What cannot be found out counts as gone.

@@ -132,6 +132,19 @@ impl PacketSocket {
         Ok(Group(is as u16))
     }
 
+    /// Takes what comes in alone, and nothing that this host sends on the interface, whoever sends it (`PACKET_IGNORE_OUTGOING`, Linux 4.20). Not for one that has
+    /// joined a group.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn ignore_outgoing(&self) -> Result<(), SysError> {
+        let option = libc::PACKET_IGNORE_OUTGOING;
+        set_int(self.fd.as_fd(), libc::SOL_PACKET, option, 1).map_err(|error| {
+            let interface = &*self.interface.name;
+            SysError::new("setsockopt(PACKET_IGNORE_OUTGOING)", interface, error)
+        })
+    }
+
     /// Takes packets from now on, of each at most the first `snap_bytes`; 0 takes none. Ones that are under way may still come by the limit before.
     ///
     /// # Errors
