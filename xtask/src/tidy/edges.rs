@@ -61,6 +61,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("forebay-run-tdm", BELOW_RUN_TDM),
     ("forebay-run-felix", BELOW_RUN_FELIX),
     ("forebay-run-probe", BELOW_RUN_PROBE),
+    ("forebay-run-mux", BELOW_RUN_MUX),
     ("forebay-run-emu", BELOW_RUN_EMU),
     ("forebay-run-traffic", BELOW_RUN_TRAFFIC),
     ("forebay-report", BELOW_REPORT),
@@ -166,6 +167,19 @@ const BELOW_RUN_PROBE: &[&str] = &[
     "forebay-sys",
     "forebay-link",
     "forebay-flow",
+];
+
+const BELOW_RUN_MUX: &[&str] = &[
+    "forebay-config",
+    "forebay-settings",
+    "forebay-run",
+    "forebay-wire",
+    "forebay-ledger",
+    "forebay-sys",
+    "forebay-ring",
+    "forebay-link",
+    "forebay-xdp",
+    "forebay-mux",
 ];
 
 const BELOW_RUN_TDM: &[&str] = &[

@@ -1,0 +1,250 @@
+//! Drivers: frames from a card and onto one.
+//!
+//! ```text
+//! card ─▶ ReceiveSide ─▶ a visit for each frame        frame ─▶ SendSide::send … SendSide::flush ─▶ card
+//! ```
+//!
+//! A [`Driver`] has two halves, which may go to two threads, and a [`Card`] that says how the card is. None of them ever waits: each half has a descriptor that is waited
+//! for with all others. What comes is visited where it lies; it is whole, with its VLAN tag and its check sum, and none of it was sent by this host.
+//!
+//! | module | card | needs |
+//! |---|---|---|
+//! | [`packet`] | an interface, by packet sockets | `CAP_NET_RAW` |
+//!
+//! What each party counts stands in [`account`].
+
+pub mod account;
+mod card;
+pub mod checksum;
+mod error;
+pub mod packet;
+
+use std::fmt::Debug;
+use std::os::fd::BorrowedFd;
+
+use forebay_mux::Mac;
+
+pub use account::{CardInDrop, CardOutDrop, LinkCounts, ReceiveCounts, SendCounts};
+pub use error::DriverError;
+
+/// The longest frame that comes or goes unless something else is said, in bytes: a packet of 1,500 bytes with its header and one VLAN tag (IEEE 802.3).
+pub const FRAME_BYTES_MAX: usize = 1_518;
+/// The shortest frame that is sent: the header of Ethernet, in bytes. The card pads what is shorter than the wire wants (60 bytes), and a virtual one does not.
+pub const FRAME_BYTES_MIN: usize = 14;
+
+/// A card with its driver. Its parts may go to different threads.
+#[derive(Debug)]
+pub struct Driver {
+    /// Where frames come from.
+    pub receive: Box<dyn ReceiveSide>,
+    /// Where frames go to.
+    pub send: Box<dyn SendSide>,
+    /// The card itself.
+    pub card: Box<dyn Card>,
+}
+
+/// The half of a driver that frames come from.
+pub trait ReceiveSide: Send + Debug {
+    /// Visits frames that are there, in the order in which they came, and gives how many; never waits. It stops at `most` or up to [`burst_frames`](Self::burst_frames)
+    /// behind it. The bytes of each are there for its visit alone.
+    ///
+    /// # Errors
+    /// The card gives no more frames, in any later call either.
+    fn receive(&mut self, most: usize, visit: &mut dyn FnMut(&[u8])) -> Result<usize, DriverError>;
+
+    /// How many more frames than asked for [`receive`](Self::receive) may visit, as some lie together: 0 unless a driver says otherwise.
+    fn burst_frames(&self) -> usize {
+        0
+    }
+
+    /// Whether frames are there that [`receive`](Self::receive) would visit.
+    fn is_ready(&mut self) -> bool;
+
+    /// Readable when frames are there. It may be so without one, as when the card goes down: [`Card::look`] says why, after [`settle`](Self::settle).
+    fn descriptor(&self) -> BorrowedFd<'_>;
+
+    /// Takes what woke a wait for the descriptor without a frame, so that it can be waited for again.
+    fn settle(&mut self);
+
+    /// Takes no more frames; those that came before are visited by further calls of [`receive`](Self::receive), the last of them within 100 ms.
+    fn close(&mut self);
+
+    /// What was counted so far, by this end and by the other.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    fn counts(&mut self) -> Result<ReceiveCounts, DriverError>;
+}
+
+/// What became of a frame that is to be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sent {
+    /// The driver has a copy, which the next [`SendSide::flush`] gives to the card.
+    Taken,
+    /// There is no room now; the driver has nothing of it. After a flush there is, or when the descriptor is writable.
+    NoRoom,
+    /// It can never be sent; the driver has nothing of it.
+    Refused(CardOutDrop),
+}
+
+/// What a flush has left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flushed {
+    /// Nothing: all frames are with the card, or were given up, each counted by its reason.
+    All,
+    /// The card has no room for some that the driver has taken: flush again when the descriptor is writable.
+    Waits,
+}
+
+/// The half of a driver that frames go to.
+pub trait SendSide: Send + Debug {
+    /// Takes a copy of a frame; never waits.
+    fn send(&mut self, frame: &[u8]) -> Sent;
+
+    /// Gives the card what was taken, and wakes it once; never waits. Called after each batch. What the card gives up is counted by its reason.
+    fn flush(&mut self) -> Flushed;
+
+    /// Writable when the card has room. It may be so early: then the next [`flush`](Self::flush) says again that something waits.
+    fn descriptor(&self) -> BorrowedFd<'_>;
+
+    /// What was counted so far, by this end and by the other.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    fn counts(&mut self) -> Result<SendCounts, DriverError>;
+}
+
+/// How a card is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Link {
+    /// It takes frames and gives some.
+    Up,
+    /// It is up, and the other end of its cable is not.
+    NoCarrier,
+    /// It is set down.
+    Down,
+    /// It is there no more, and comes not back under this driver.
+    Gone,
+}
+
+/// What a card is now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CardState {
+    /// How it is.
+    pub link: Link,
+    /// The longest packet that it takes, in bytes without the Ethernet header; 0 of one that is gone.
+    pub mtu_bytes: u32,
+    /// Its Ethernet address; zeros of one that is gone.
+    pub mac: Mac,
+}
+
+/// What there is to know of a card.
+pub trait Card: Send + Debug {
+    /// What it is called.
+    fn name(&self) -> &str;
+
+    /// How it is now. Asked at each tick, and whenever a wait ended without a frame or a frame was refused.
+    fn look(&mut self) -> CardState;
+
+    /// What the kernel counts of the whole interface, by whomever it is used; none of a card that is no interface.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    fn link_counts(&mut self) -> Result<Option<LinkCounts>, DriverError>;
+}
+
+/// A change of a card.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// Its link is so now.
+    Link {
+        /// It was so before.
+        from: Link,
+        /// It is so now.
+        to: Link,
+    },
+    /// It takes packets of another length.
+    Mtu {
+        /// Bytes before.
+        from: u32,
+        /// Bytes now.
+        to: u32,
+    },
+    /// It has another address.
+    Mac {
+        /// The one before.
+        from: Mac,
+        /// The one now.
+        to: Mac,
+    },
+}
+
+/// Tells what has changed since the last look at a card.
+#[derive(Debug, Clone, Copy)]
+pub struct CardWatch {
+    last: CardState,
+}
+
+impl CardWatch {
+    /// From this state on.
+    #[must_use]
+    pub const fn new(first: CardState) -> Self {
+        Self { last: first }
+    }
+
+    /// What is different now. Of a card that is gone, that alone.
+    pub fn observe(&mut self, now: CardState) -> impl Iterator<Item = Change> + use<> {
+        let last = std::mem::replace(&mut self.last, now);
+        let link = (last.link != now.link).then_some(Change::Link {
+            from: last.link,
+            to: now.link,
+        });
+        let is_there = now.link != Link::Gone;
+        let mtu = (is_there && last.mtu_bytes != now.mtu_bytes).then_some(Change::Mtu {
+            from: last.mtu_bytes,
+            to: now.mtu_bytes,
+        });
+        let mac = (is_there && last.mac != now.mac).then_some(Change::Mac {
+            from: last.mac,
+            to: now.mac,
+        });
+        [link, mtu, mac].into_iter().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UP: CardState = CardState {
+        link: Link::Up,
+        mtu_bytes: 1_500,
+        mac: Mac([2, 0, 0, 0, 0, 1]),
+    };
+
+    #[test]
+    fn each_change_is_told_once_and_of_a_card_that_is_gone_that_alone() {
+        let mut watch = CardWatch::new(UP);
+        let mut told = |now| watch.observe(now).collect::<Vec<_>>();
+        assert_eq!(told(UP), []);
+        let down = CardState {
+            link: Link::Down,
+            mtu_bytes: 9_000,
+            ..UP
+        };
+        let (from, to) = (Link::Up, Link::Down);
+        let mtu = Change::Mtu {
+            from: 1_500,
+            to: 9_000,
+        };
+        assert_eq!(told(down), [Change::Link { from, to }, mtu]);
+        assert_eq!(told(down), []);
+        let gone = CardState {
+            link: Link::Gone,
+            mtu_bytes: 0,
+            mac: Mac([0; 6]),
+        };
+        let (from, to) = (Link::Down, Link::Gone);
+        assert_eq!(told(gone), [Change::Link { from, to }]);
+    }
+}
