@@ -247,23 +247,28 @@ pub(crate) fn may_use(further: &[(CapabilitySet, &'static str)]) -> Result<(), X
     let Ok(sets) = capabilities(None) else {
         return Ok(());
     };
-    if sets.effective.contains(CapabilitySet::SYS_ADMIN) {
+    let missing = lacking(sets.effective, further);
+    if missing.is_empty() {
         return Ok(());
+    }
+    Err(XdpError::NotAllowed { missing })
+}
+
+/// The names of those rights that are not among these, with commas between.
+fn lacking(effective: CapabilitySet, further: &[(CapabilitySet, &'static str)]) -> String {
+    if effective.contains(CapabilitySet::SYS_ADMIN) {
+        return String::new();
     }
     let wanted = [
         (CapabilitySet::BPF, "CAP_BPF"),
         (CapabilitySet::NET_ADMIN, "CAP_NET_ADMIN"),
     ];
-    let lacks = wanted
-        .iter()
-        .chain(further)
-        .filter(|(one, _)| !sets.effective.contains(*one));
-    let missing: Vec<_> = lacks.map(|(_, name)| *name).collect();
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let missing = missing.join(", ");
-    Err(XdpError::NotAllowed { missing })
+    let lacks = wanted.iter().chain(further);
+    let missing: Vec<_> = lacks
+        .filter(|(one, _)| !effective.contains(*one))
+        .map(|(_, name)| *name)
+        .collect();
+    missing.join(", ")
 }
 
 fn with(state: State, seed: &Seed) -> RawCommand {

@@ -90,9 +90,15 @@ fn frames_of_a_flow_are_counted_both_ways_and_taken_out_once() {
         let now_ns = T + 4 * SECOND_NS;
         assert_eq!(table.frame(&back.frame(), now_ns).0, Verdict::Drop);
         assert_eq!(counts(table).held, 1);
+        let counted = Tally {
+            frames: 4,
+            octets: 200,
+        };
+        assert_eq!(table.held().unwrap(), counted);
         let read = table.read(&key).unwrap();
         let entry = table.remove(&key).unwrap().unwrap();
         assert_eq!(read, Some(entry));
+        assert_eq!(table.read(&key).unwrap(), None);
         assert_eq!((entry.frames, entry.octets), ([3, 1], [150, 50]));
         assert_eq!(entry.tcp_flags, [ACK, ACK | 8]);
         assert_eq!((entry.first_ns, entry.last_ns), (T + SECOND_NS, now_ns));
@@ -100,10 +106,8 @@ fn frames_of_a_flow_are_counted_both_ways_and_taken_out_once() {
         assert_eq!((entry.key, table.remove(&key).unwrap()), (key, None));
         assert_eq!(table.frame(&there.frame(), now_ns).0, Verdict::Pass);
         assert_eq!(counts(table).held, 0);
-        let counted = Tally {
-            frames: 4,
-            octets: 200,
-        };
+        assert_eq!(table.held().unwrap(), Tally::default());
+        assert_eq!(counts(table).removed, counted);
         assert_eq!(term(table, Term::Counted), counted);
         assert!(exports(table).is_empty());
     });
@@ -485,17 +489,28 @@ fn what_it_does_not_count_goes_up_by_reason() {
 /// The wall clock of a host may be set while flows are counted.
 #[test]
 fn the_kernels_clock_may_be_set_anew() {
+    let config = Config {
+        clock_offset_ns: 30 * YEAR_NS,
+        ..Config::default()
+    };
     for kind in [in_kernel, filter_in_kernel] {
-        if let Some(kernel) = kind(&Config::default()) {
+        if let Some(kernel) = kind(&config) {
             sets_its_clock(kernel);
         }
     }
 }
 
+const YEAR_NS: u64 = 365 * 86_400 * SECOND_NS;
+
 fn sets_its_clock(mut kernel: Programs) {
-    const YEAR_NS: u64 = 365 * 86_400 * 1_000_000_000;
-    for offset_ns in [20 * YEAR_NS, 10 * YEAR_NS] {
-        kernel.set_clock_offset(offset_ns).unwrap();
+    for (is_first, offset_ns) in [
+        (true, 30 * YEAR_NS),
+        (false, 20 * YEAR_NS),
+        (false, 10 * YEAR_NS),
+    ] {
+        if !is_first {
+            kernel.set_clock_offset(offset_ns).unwrap();
+        }
         let seed = Seed {
             heard_ns: 0,
             active_due_ns: u64::MAX,

@@ -1,4 +1,4 @@
-//! The lock of the program for packet sockets, as another CPU would have it.
+//! The lock of the program for packet sockets, as another CPU would have it; rights.
 
 use super::*;
 use crate::connections::Term;
@@ -180,4 +180,17 @@ fn a_slot_that_was_given_on_counts_nothing_of_the_flow_before() {
     assert_eq!(programs.counts().unwrap().of(Term::NewFlow).frames, 1);
     let entry = programs.remove(&other).unwrap().unwrap();
     assert_eq!((entry.frames, entry.closed), ([0, 0], None));
+}
+
+#[test]
+fn rights_that_lack_are_named() {
+    use CapabilitySet as Set;
+
+    let further = [(Set::PERFMON, "CAP_PERFMON")];
+    let lacks = |effective| lacking(effective, &further);
+    assert_eq!(lacks(Set::SYS_ADMIN), "");
+    assert_eq!(lacks(Set::BPF | Set::NET_ADMIN | Set::PERFMON), "");
+    assert_eq!(lacks(Set::NET_RAW), "CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON");
+    assert_eq!(lacks(Set::BPF | Set::NET_ADMIN), "CAP_PERFMON");
+    assert_eq!(lacking(Set::NET_ADMIN, &[]), "CAP_BPF");
 }
