@@ -190,6 +190,8 @@ fn assert_same(queues: u32) {
     ] {
         assert_eq!(past[key], beside[key], "{key}: {past} {beside}");
     }
+    assert_eq!(past["input"], "xdp, in the driver, copied", "{past}");
+    assert_eq!(beside["input"], "packet socket", "{beside}");
     let of = |name: &str| records(&path(name).with_extension("jsonl"));
     assert_eq!(of("xdp"), of("packet"));
     for (json, name) in [(&past, "xdp"), (&beside, "packet")] {

@@ -26,6 +26,8 @@ const DRAIN_LOOK_NS: u64 = 1_000_000;
 /// What is known of a ring.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RingCounts {
+    /// What fills it, for people and scripts.
+    pub(crate) kind: &'static str,
     /// By the kernel.
     pub(crate) kernel: KernelCounts,
     /// Frames that the kernel found no buffer for, of AF_XDP.
@@ -71,9 +73,12 @@ impl<'a> Live<'a> {
         Self {
             link: LinkType::of(port.link_type()),
             interface: port.interface().to_owned(),
+            ring: RingCounts {
+                kind: port.kind(),
+                ..RingCounts::default()
+            },
             port,
             flows,
-            ring: RingCounts::default(),
             is_down: false,
             has_told_passed: false,
             is_steered: true,

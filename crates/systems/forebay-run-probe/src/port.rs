@@ -53,6 +53,14 @@ impl Port {
         }
     }
 
+    /// What fills it, for people and scripts.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Packet(_) => "packet socket",
+            Self::Xdp(port) => port.kind(),
+        }
+    }
+
     /// As [`PacketPort::wait`].
     pub(crate) fn wait(
         &mut self,

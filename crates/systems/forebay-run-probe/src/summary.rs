@@ -22,6 +22,8 @@ pub struct ProbeSummary {
     pub packets_in: u64,
     /// Their octets: of IP packets as their headers say, of others what is behind the link header.
     pub octets_in: u64,
+    /// What an interface was read by; of a capture nothing.
+    pub input: Option<&'static str>,
     /// Packets that the filter discarded.
     pub packets_filtered: u64,
     /// Their octets.
@@ -154,6 +156,10 @@ impl ProbeSummary {
         Self {
             packets_in,
             octets_in: sum(|one| one.flows.seen.octets + one.flows.taken_below().octets),
+            input: captured
+                .iter()
+                .find_map(|one| one.ring)
+                .map(|ring| ring.kind),
             packets_filtered: sum(|one| one.flows.filtered.packets),
             octets_filtered: sum(|one| one.flows.filtered.octets),
             flows_exported: of_least(|export| export.flows),

@@ -9,7 +9,7 @@ use forebay_link::packet::{Event, InterfaceState, KernelCounts, PacketError};
 use forebay_sys::driver_stats::receive_queues;
 use forebay_sys::packet::FrameSocket;
 use forebay_sys::{clock, wait};
-use forebay_xdp::{Copying, Port, PortConfig, Redirect};
+use forebay_xdp::{Copying, Mode, Port, PortConfig, Redirect};
 
 use crate::config::{OffloadChoice, ProbeSettings};
 use crate::error::ProbeError;
@@ -97,6 +97,16 @@ impl XdpPort {
 
     pub(crate) fn interface(&self) -> &str {
         self.port.interface()
+    }
+
+    /// Where the program is, and what becomes of a frame's bytes.
+    pub(crate) fn kind(&self) -> &'static str {
+        match (self.program().mode(), self.port.is_zero_copy()) {
+            (Mode::Native, true) => "xdp, in the driver, without a copy",
+            (Mode::Native, false) => "xdp, in the driver, copied",
+            (Mode::Generic, true) => "xdp, behind the driver, without a copy",
+            (Mode::Generic, false) => "xdp, behind the driver, copied",
+        }
     }
 
     pub(crate) fn is_ready(&mut self) -> bool {

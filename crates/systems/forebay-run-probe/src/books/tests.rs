@@ -171,6 +171,7 @@ fn each_count_of_a_capture_is_in_its_own_term() {
         wire_bytes: 40,
     });
     let ring = RingCounts {
+        kind: "xdp",
         kernel: KernelCounts {
             packets: 100,
             drops: 20,
