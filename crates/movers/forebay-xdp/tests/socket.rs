@@ -13,7 +13,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
 use forebay_xdp::{Copying, Mode, NotSent, Port, PortConfig, Redirect, Tally, XdpError};
-use frames::cable::{cable, packet_socket, send};
+use frames::cable::{self, cable, packet_socket, send};
 use frames::{Made, until};
 
 /// Set for the child that is killed.
@@ -155,6 +155,42 @@ fn frames_come_to_the_port_of_their_queue_and_others_go_on() {
             send(&far, &frame(1));
             redirect.passed_from(0).unwrap().frames > 1
         });
+    });
+}
+
+#[test]
+fn a_port_is_of_its_queue_and_a_program_that_is_taken_off_sees_no_more() {
+    on_cable(|_| {
+        let queues = "numrxqueues 2 numtxqueues 2";
+        sh(&format!(
+            "ip link add name wide {queues} type veth peer name broad {queues}"
+        ));
+        sh("ip link set dev wide up; ip link set dev broad up");
+        let mut redirect = Redirect::attach("wide").unwrap();
+        let port = Port::open("wide", 1, &small(64, 64)).unwrap();
+        redirect.steer(&port).unwrap();
+        assert_eq!((port.interface(), port.queue()), ("wide", 1));
+        assert!(redirect.is_attached().unwrap());
+        let (broad, _) = packet_socket("broad", 0);
+        let (wide, _) = packet_socket("wide", libc::ETH_P_ALL as u16);
+        let seen = |redirect: &Redirect| {
+            let of_queue = |queue| redirect.steered(queue).unwrap();
+            [0, 1]
+                .map(of_queue)
+                .map(|of| of.redirected.frames + of.passed.frames)
+        };
+        until("a frame that the program sees", || {
+            send(&broad, &frame(1));
+            seen(&redirect) != [0, 0]
+        });
+        redirect.detach();
+        assert!(!redirect.is_attached().unwrap());
+        let before = seen(&redirect);
+        send(&broad, &frame(77));
+        until("a frame that goes by", || {
+            cable::received(&wide).contains(&frame(77))
+        });
+        assert_eq!(seen(&redirect), before);
     });
 }
 
