@@ -48,6 +48,12 @@ impl EventFd {
         }
     }
 
+    /// Leaves it full: readable, and not writable until it is drained. So it stands for something that has no room.
+    pub fn fill(&self) {
+        self.drain();
+        while rustix::io::write(&self.fd, &(u64::MAX - 1).to_ne_bytes()) == Err(Errno::INTR) {}
+    }
+
     /// Another descriptor of the same counter, to be handed to another process.
     ///
     /// # Errors

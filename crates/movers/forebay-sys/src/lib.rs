@@ -41,6 +41,7 @@ mod sockaddr;
 pub mod socket;
 pub mod stamped;
 pub mod stdio;
+pub mod tap;
 pub mod txtime;
 pub mod udp_batch;
 pub mod wait;

@@ -37,6 +37,22 @@ impl FrameSocket {
         })
     }
 
+    /// Opens one of an interface that may be down, through which it is asked how it is.
+    ///
+    /// # Errors
+    /// The interface is not there, or the process may not (`CAP_NET_RAW`).
+    pub fn open_beside(interface: &str) -> Result<Self, SysError> {
+        let fd = open_socket(interface, "sending")?;
+        let found = Interface::find(fd.as_fd(), interface)?;
+        let hardware_type = bind(fd.as_fd(), found.index, 0)
+            .map_err(|error| SysError::new("bind", interface, error))?;
+        Ok(Self {
+            fd,
+            interface: found,
+            hardware_type,
+        })
+    }
+
     /// The interface.
     #[must_use]
     pub const fn interface(&self) -> &Interface {
