@@ -10,14 +10,22 @@
 //! | module | card | needs |
 //! |---|---|---|
 //! | [`packet`] | an interface, by packet sockets | `CAP_NET_RAW` |
+//! | [`xdp`] | an interface, past the kernel's stack (AF_XDP) | `CAP_NET_RAW`, `CAP_NET_ADMIN`, `CAP_BPF`, a binary built with clang |
+//! | [`tap`] | the other end of an interface that the kernel makes | `/dev/net/tun`, `CAP_NET_ADMIN` |
+//! | [`pcap`] | files | nothing |
+//! | [`emulated`] | memory | nothing |
 //!
 //! What each party counts stands in [`account`].
 
 pub mod account;
 mod card;
 pub mod checksum;
+pub mod emulated;
 mod error;
 pub mod packet;
+pub mod pcap;
+pub mod tap;
+pub mod xdp;
 
 use std::fmt::Debug;
 use std::os::fd::BorrowedFd;

@@ -19,7 +19,7 @@ pub(super) struct InterfaceCard {
 
 impl InterfaceCard {
     pub(super) fn open(interface: &str) -> Result<Self, DriverError> {
-        let socket = FrameSocket::open(interface)?;
+        let socket = FrameSocket::open_beside(interface)?;
         let mut card = Self {
             socket,
             before: LinkCounts::default(),

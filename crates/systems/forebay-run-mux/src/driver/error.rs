@@ -1,7 +1,11 @@
 //! Why a driver does not go on.
 
+use std::path::PathBuf;
+
 use forebay_link::packet::PacketError;
+use forebay_link::pcap::CaptureError;
 use forebay_sys::SysError;
+use forebay_xdp::XdpError;
 
 /// Why a driver cannot be opened, or does not go on.
 #[derive(Debug, thiserror::Error)]
@@ -13,4 +17,43 @@ pub enum DriverError {
     /// The interface is none that a packet socket reads or sends on.
     #[error(transparent)]
     Packet(#[from] PacketError),
+    /// A port past the kernel's stack is refused.
+    #[error(transparent)]
+    Xdp(#[from] XdpError),
+    /// An interface has several queues, of which one alone would be read.
+    #[error("{interface} has {has} queues and 1 is read: `ethtool -L {interface} combined 1`")]
+    Queues {
+        /// The interface.
+        interface: String,
+        /// Its queues.
+        has: u32,
+    },
+    /// A file cannot be opened or made.
+    #[error("{path}: {source}")]
+    File {
+        /// Its path.
+        path: PathBuf,
+        /// The kernel's answer.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A capture is broken.
+    #[error("{path}: {source}")]
+    Capture {
+        /// Its path.
+        path: PathBuf,
+        /// What is wrong.
+        #[source]
+        source: CaptureError,
+    },
+    /// A capture has packets that are no Ethernet frames.
+    #[error("{path}: packet {packet} has link type {link_type}; Ethernet (1) is expected")]
+    LinkType {
+        /// Path of the capture.
+        path: PathBuf,
+        /// Its number, the first is 1.
+        packet: u64,
+        /// The number of its link type.
+        link_type: i32,
+    },
 }

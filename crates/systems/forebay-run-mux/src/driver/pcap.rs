@@ -1,0 +1,316 @@
+//! Files as a card: the frames of a capture come as fast as they are read, and what goes is written to another one.
+//!
+//! A file that is broken gives what stands before the break, and then an error. A full disk is no lack of room: what it does not take is given up, by name.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+
+use forebay_link::pcap::Frames;
+use forebay_mux::{Items, Mac};
+use forebay_sys::clock;
+use forebay_sys::eventfd::EventFd;
+use forebay_wire::pcap::{PACKET_HEADER_BYTES, file_header, packet_header};
+
+use super::account::{CardInDrop, CardOutDrop, InDrops, ReceiveCounts, SendCounts};
+use super::{
+    Card, CardState, Driver, DriverError, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Flushed, Link,
+    LinkCounts, ReceiveSide, SendSide, Sent,
+};
+
+/// Most frames that the driver has taken, and the file not yet.
+const BATCH_FRAMES_MAX: u64 = 64;
+/// Of the link types at tcpdump.org/linktypes.html.
+const ETHERNET: i32 = 1;
+const MTU_BYTES: u32 = 1_500;
+
+/// Which files, and how the card is that they stand for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PcapOptions {
+    /// What comes: pcap or pcapng, compressed or not. Nothing comes without it.
+    pub input: Option<PathBuf>,
+    /// Where what goes is written, as pcap with times in ns; a file that is there is written over. Without it all is given up, as by a card without a carrier.
+    pub output: Option<PathBuf>,
+    /// The longest frame that comes or goes, in bytes with its header.
+    pub frame_bytes_max: usize,
+    /// The card's address.
+    pub mac: Mac,
+}
+
+impl Default for PcapOptions {
+    fn default() -> Self {
+        Self {
+            input: None,
+            output: None,
+            frame_bytes_max: FRAME_BYTES_MAX,
+            mac: Mac([2, 0, 0, 0, 0, 1]),
+        }
+    }
+}
+
+/// Opens both files.
+///
+/// # Errors
+/// One cannot be opened or made, or the first is no capture.
+pub fn open(options: &PcapOptions) -> Result<Driver, DriverError> {
+    let name = match &options.input {
+        Some(path) => path.display().to_string(),
+        None => "none".into(),
+    };
+    Ok(Driver {
+        receive: Box::new(PcapReceive::open(options)?),
+        send: Box::new(PcapSend::open(options)?),
+        card: Box::new(PcapCard {
+            name,
+            mac: options.mac,
+        }),
+    })
+}
+
+/// A capture that is read.
+#[derive(Debug)]
+struct Input {
+    path: PathBuf,
+    frames: Frames,
+}
+
+#[derive(Debug)]
+struct PcapReceive {
+    /// None at its end.
+    input: Option<Input>,
+    /// Readable as long as there may be a frame.
+    ready: EventFd,
+    frame_bytes_max: usize,
+    /// Frames that the file had, by their number there.
+    came: u64,
+    visited: Items,
+    dropped: InDrops,
+}
+
+fn file_error(path: &Path) -> impl FnOnce(std::io::Error) -> DriverError {
+    let path = path.to_owned();
+    |source| DriverError::File { path, source }
+}
+
+impl Input {
+    fn open(path: &Path) -> Result<Self, DriverError> {
+        let file = File::open(path).map_err(file_error(path))?;
+        let path = path.to_owned();
+        match Frames::new(file) {
+            Ok(frames) => Ok(Self { path, frames }),
+            Err(source) => Err(DriverError::Capture { path, source }),
+        }
+    }
+
+    /// Goes to the next frame; tells whether there is one.
+    fn advance(&mut self) -> Result<bool, DriverError> {
+        let path = || self.path.clone();
+        let is_there = self.frames.advance().map_err(|source| {
+            let path = path();
+            DriverError::Capture { path, source }
+        })?;
+        let frame = self.frames.frame();
+        if is_there && frame.link_type != ETHERNET {
+            return Err(DriverError::LinkType {
+                path: path(),
+                packet: frame.number,
+                link_type: frame.link_type,
+            });
+        }
+        Ok(is_there)
+    }
+}
+
+impl PcapReceive {
+    fn open(options: &PcapOptions) -> Result<Self, DriverError> {
+        let input = options.input.as_deref().map(Input::open).transpose()?;
+        let ready = EventFd::create()?;
+        if input.is_some() {
+            ready.signal();
+        }
+        Ok(Self {
+            input,
+            ready,
+            frame_bytes_max: options.frame_bytes_max,
+            came: 0,
+            visited: Items::default(),
+            dropped: InDrops::default(),
+        })
+    }
+
+    fn end(&mut self) {
+        self.input = None;
+        self.ready.drain();
+    }
+
+    /// Visits the next frame, if it can be; none at the end.
+    fn step(&mut self, visit: &mut dyn FnMut(&[u8])) -> Result<Option<bool>, DriverError> {
+        let Some(input) = &mut self.input else {
+            return Ok(None);
+        };
+        if !input.advance()? {
+            return Ok(None);
+        }
+        let frame = input.frames.frame();
+        self.came = frame.number;
+        let why = if frame.wire_bytes as usize > self.frame_bytes_max {
+            CardInDrop::TooLong
+        } else if frame.is_cut() {
+            CardInDrop::Cut
+        } else {
+            self.visited.add(frame.wire_bytes);
+            visit(frame.bytes);
+            return Ok(Some(true));
+        };
+        self.dropped[why] += 1;
+        Ok(Some(false))
+    }
+}
+
+impl ReceiveSide for PcapReceive {
+    fn receive(&mut self, most: usize, visit: &mut dyn FnMut(&[u8])) -> Result<usize, DriverError> {
+        let mut visited = 0;
+        while visited < most {
+            match self.step(visit) {
+                Ok(Some(was_visited)) => visited += usize::from(was_visited),
+                Ok(None) => {
+                    self.end();
+                    break;
+                }
+                Err(error) => {
+                    self.end();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(visited)
+    }
+
+    fn is_ready(&mut self) -> bool {
+        self.input.is_some()
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.ready.as_fd()
+    }
+
+    fn settle(&mut self) {}
+
+    fn close(&mut self) {
+        self.end();
+    }
+
+    fn counts(&mut self) -> Result<ReceiveCounts, DriverError> {
+        Ok(ReceiveCounts {
+            came: self.came,
+            visited: self.visited,
+            dropped: self.dropped,
+            held: 0,
+            checksums_completed: 0,
+        })
+    }
+}
+
+#[derive(Debug)]
+struct PcapSend {
+    output: Option<File>,
+    /// Frames with their heads, as they will be in the file.
+    batch: Vec<u8>,
+    batch_frames: u64,
+    /// Always writable.
+    room: EventFd,
+    frame_bytes_max: usize,
+    counts: SendCounts,
+}
+
+impl PcapSend {
+    fn open(options: &PcapOptions) -> Result<Self, DriverError> {
+        let create = |path: &PathBuf| {
+            let mut file = File::create(path).map_err(file_error(path))?;
+            let head = file_header(ETHERNET as u32, options.frame_bytes_max as u32);
+            file.write_all(&head).map_err(file_error(path))?;
+            Ok::<_, DriverError>(file)
+        };
+        Ok(Self {
+            output: options.output.as_ref().map(create).transpose()?,
+            batch: Vec::new(),
+            batch_frames: 0,
+            room: EventFd::create()?,
+            frame_bytes_max: options.frame_bytes_max,
+            counts: SendCounts::default(),
+        })
+    }
+}
+
+impl SendSide for PcapSend {
+    fn send(&mut self, frame: &[u8]) -> Sent {
+        let why = match frame.len() {
+            long if long > self.frame_bytes_max => CardOutDrop::TooLong,
+            short if short < FRAME_BYTES_MIN => CardOutDrop::TooShort,
+            bytes => {
+                let bytes = bytes as u32;
+                self.batch.reserve(PACKET_HEADER_BYTES + frame.len());
+                self.batch
+                    .extend(packet_header(clock::realtime_ns(), bytes, bytes));
+                self.batch.extend_from_slice(frame);
+                self.batch_frames += 1;
+                self.counts.taken.add(bytes);
+                if self.batch_frames == BATCH_FRAMES_MAX {
+                    self.flush();
+                }
+                return Sent::Taken;
+            }
+        };
+        self.counts.refused[why] += 1;
+        Sent::Refused(why)
+    }
+
+    fn flush(&mut self) -> Flushed {
+        let frames = std::mem::take(&mut self.batch_frames);
+        let written = match &mut self.output {
+            Some(file) => file.write_all(&self.batch).map_err(|_| CardOutDrop::Other),
+            None => Err(CardOutDrop::Device),
+        };
+        self.batch.clear();
+        match written {
+            Ok(()) => self.counts.out += frames,
+            Err(why) => self.counts.dropped[why] += frames,
+        }
+        Flushed::All
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.room.as_fd()
+    }
+
+    fn counts(&mut self) -> Result<SendCounts, DriverError> {
+        let mut counts = self.counts;
+        counts.held = self.batch_frames;
+        Ok(counts)
+    }
+}
+
+#[derive(Debug)]
+struct PcapCard {
+    name: String,
+    mac: Mac,
+}
+
+impl Card for PcapCard {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn look(&mut self) -> CardState {
+        CardState {
+            link: Link::Up,
+            mtu_bytes: MTU_BYTES,
+            mac: self.mac,
+        }
+    }
+
+    fn link_counts(&mut self) -> Result<Option<LinkCounts>, DriverError> {
+        Ok(None)
+    }
+}

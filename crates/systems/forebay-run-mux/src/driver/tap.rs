@@ -1,0 +1,238 @@
+//! The other end of an interface that the kernel makes (TAP): what the host sends on it comes, and what goes comes in there.
+//!
+//! The host is the station at the other end, so that the card has an address of its own. A frame costs a call of the kernel each way: this is for hosts without a card to
+//! spare, for virtual machines and for tests.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use forebay_mux::{Items, Mac};
+use forebay_sys::tap::Tap;
+use rustix::io::Errno;
+
+use super::account::{CardInDrop, CardOutDrop, InDrops, ReceiveCounts, SendCounts};
+use super::card::InterfaceCard;
+use super::{
+    Card, CardState, Driver, DriverError, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Flushed, Link,
+    LinkCounts, ReceiveSide, SendSide, Sent,
+};
+
+/// Room for the longest frame that there can be.
+const ROOM_BYTES: usize = 1 << 16;
+
+/// How an interface is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TapOptions {
+    /// The longest frame that comes or goes, in bytes with its header.
+    pub frame_bytes_max: usize,
+    /// Of frames that went and that the host still has, at most so many bytes, with what each costs the kernel besides: more find no room.
+    pub send_bytes_max: u32,
+    /// The card's address. Without it, that of the interface with its last bit turned: the interface's own is the host's.
+    pub mac: Option<Mac>,
+}
+
+impl Default for TapOptions {
+    fn default() -> Self {
+        Self {
+            frame_bytes_max: FRAME_BYTES_MAX,
+            send_bytes_max: 1 << 20,
+            mac: None,
+        }
+    }
+}
+
+/// Makes the interface, or takes the free end of one that is there. It has to be set up: by `ip link set NAME up`.
+///
+/// # Errors
+/// The kernel has no such device, the process may not (`CAP_NET_ADMIN`, `CAP_NET_RAW`), or the interface's end is taken.
+pub fn open(interface: &str, options: &TapOptions) -> Result<Driver, DriverError> {
+    let tap = Tap::open(interface)?;
+    tap.limit_send_bytes(options.send_bytes_max)?;
+    let send = TapSend {
+        tap: tap.share()?,
+        frame_bytes_max: options.frame_bytes_max,
+        counts: SendCounts::default(),
+    };
+    Ok(Driver {
+        receive: Box::new(TapReceive {
+            tap,
+            card: InterfaceCard::open(interface)?,
+            room: vec![0; ROOM_BYTES],
+            frame_bytes_max: options.frame_bytes_max,
+            has_more: true,
+            visited: Items::default(),
+            dropped: InDrops::default(),
+            told: LinkCounts::default(),
+        }),
+        send: Box::new(send),
+        card: Box::new(TapCard {
+            card: InterfaceCard::open(interface)?,
+            mac: options.mac,
+        }),
+    })
+}
+
+#[derive(Debug)]
+struct TapReceive {
+    tap: Tap,
+    card: InterfaceCard,
+    room: Vec<u8>,
+    frame_bytes_max: usize,
+    /// The last call did not find the end.
+    has_more: bool,
+    visited: Items,
+    dropped: InDrops,
+    /// What the interface counted last: it is not there any more when it is gone.
+    told: LinkCounts,
+}
+
+impl ReceiveSide for TapReceive {
+    fn receive(&mut self, most: usize, visit: &mut dyn FnMut(&[u8])) -> Result<usize, DriverError> {
+        let mut visited = 0;
+        while visited < most {
+            let bytes = match self.tap.receive(&mut self.room) {
+                Ok(bytes) => bytes,
+                Err(Errno::INTR) => continue,
+                // There is none, or no interface: that the card says.
+                Err(_) => {
+                    self.has_more = false;
+                    return Ok(visited);
+                }
+            };
+            match self.room.get(..bytes) {
+                Some(frame) if bytes <= self.frame_bytes_max => {
+                    self.visited.add(bytes as u32);
+                    visit(frame);
+                    visited += 1;
+                }
+                _ => self.dropped[CardInDrop::TooLong] += 1,
+            }
+        }
+        self.has_more = true;
+        Ok(visited)
+    }
+
+    fn is_ready(&mut self) -> bool {
+        self.has_more
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.tap.as_fd()
+    }
+
+    fn settle(&mut self) {
+        self.has_more = true;
+    }
+
+    fn close(&mut self) {}
+
+    /// A frame that lies in the interface's queue is counted by it when it is taken out.
+    fn counts(&mut self) -> Result<ReceiveCounts, DriverError> {
+        if let Some(told) = self.card.link_counts()? {
+            self.told = told;
+        }
+        let mut dropped = self.dropped;
+        dropped[CardInDrop::RingFull] = self.told.send_dropped;
+        Ok(ReceiveCounts {
+            came: self.told.sent.items + self.told.send_dropped,
+            visited: self.visited,
+            dropped,
+            held: 0,
+            checksums_completed: 0,
+        })
+    }
+}
+
+#[derive(Debug)]
+struct TapSend {
+    tap: Tap,
+    frame_bytes_max: usize,
+    counts: SendCounts,
+}
+
+impl TapSend {
+    fn refuse(&mut self, why: CardOutDrop) -> Sent {
+        self.counts.refused[why] += 1;
+        Sent::Refused(why)
+    }
+
+    fn put(&self, frame: &[u8]) -> Result<(), Errno> {
+        loop {
+            match self.tap.send(frame) {
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+}
+
+impl SendSide for TapSend {
+    /// The kernel is given each frame at once.
+    fn send(&mut self, frame: &[u8]) -> Sent {
+        if frame.len() > self.frame_bytes_max {
+            return self.refuse(CardOutDrop::TooLong);
+        }
+        if frame.len() < FRAME_BYTES_MIN {
+            return self.refuse(CardOutDrop::TooShort);
+        }
+        let put = self.put(frame);
+        if put == Err(Errno::AGAIN) {
+            self.counts.no_room += 1;
+            return Sent::NoRoom;
+        }
+        self.counts.taken.add(frame.len() as u32);
+        match put {
+            Ok(()) => self.counts.out += 1,
+            Err(errno) => self.counts.dropped[reason(errno)] += 1,
+        }
+        Sent::Taken
+    }
+
+    fn flush(&mut self) -> Flushed {
+        Flushed::All
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.tap.as_fd()
+    }
+
+    fn counts(&mut self) -> Result<SendCounts, DriverError> {
+        Ok(self.counts)
+    }
+}
+
+fn reason(errno: Errno) -> CardOutDrop {
+    match errno {
+        Errno::IO => CardOutDrop::Down,
+        Errno::BADFD => CardOutDrop::Gone,
+        Errno::NOBUFS | Errno::NOMEM => CardOutDrop::Device,
+        _ => CardOutDrop::Other,
+    }
+}
+
+#[derive(Debug)]
+struct TapCard {
+    card: InterfaceCard,
+    mac: Option<Mac>,
+}
+
+impl Card for TapCard {
+    fn name(&self) -> &str {
+        self.card.name()
+    }
+
+    fn look(&mut self) -> CardState {
+        let mut state = self.card.look();
+        if state.link != Link::Gone {
+            let Mac([rest @ .., last]) = state.mac;
+            let [a, b, c, d, e] = rest;
+            let beside = Mac([a, b, c, d, e, last ^ 1]);
+            state.mac = self.mac.unwrap_or(beside);
+        }
+        state
+    }
+
+    fn link_counts(&mut self) -> Result<Option<LinkCounts>, DriverError> {
+        self.card.link_counts()
+    }
+}

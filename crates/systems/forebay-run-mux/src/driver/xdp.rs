@@ -1,0 +1,292 @@
+//! An interface past the kernel's stack (AF_XDP): its one queue, in and out, with a copy in the kernel or without one.
+//!
+//! While it is open, nothing of the interface comes to the host's own stack. Frames are taken out of the ring by the dozen and visited in a copy, so that the other half may
+//! send meanwhile, from within a visit, too: ring and memory are one for both. Nothing says of a frame that its check sum was left to a card, as a virtual cable does: it is known
+//! by what stands in its place.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use forebay_mux::Items;
+use forebay_sys::driver_stats::receive_queues;
+use forebay_sys::{SysError, wait};
+use forebay_xdp::{NotSent, Port, PortConfig, Redirect};
+
+use super::account::{CardInDrop, CardOutDrop, InDrops, ReceiveCounts, SendCounts};
+use super::card::InterfaceCard;
+use super::checksum::complete_begun;
+use super::{
+    Card, CardState, Driver, DriverError, FRAME_BYTES_MAX, Flushed, LinkCounts, ReceiveSide,
+    SendSide, Sent,
+};
+
+/// Frames that are taken out of the ring at once.
+const BATCH_FRAMES: usize = 64;
+const QUEUE: u32 = 0;
+const HEADER_BYTES: usize = 14;
+const TAG_BYTES: usize = 4;
+
+/// How an interface is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct XdpOptions {
+    /// Buffers, rings, and whether there is a copy in the kernel.
+    pub port: PortConfig,
+    /// The longest frame that comes or goes, in bytes with its header.
+    pub frame_bytes_max: usize,
+    /// Frames for other addresses than the interface's own come, too: clients have addresses of their own.
+    pub promiscuous: bool,
+    /// Check sums that a sender on this host has begun are made: for virtual cables. On a wire there are none, and 1 frame in 65,536 is looked at in vain.
+    pub complete_checksums: bool,
+}
+
+impl Default for XdpOptions {
+    fn default() -> Self {
+        Self {
+            port: PortConfig::default(),
+            frame_bytes_max: FRAME_BYTES_MAX,
+            promiscuous: true,
+            complete_checksums: true,
+        }
+    }
+}
+
+/// Opens an interface of this thread's network namespace, and has all of its frames come here.
+///
+/// # Errors
+/// It is not there, has several queues or another program; the process may not; the binary has no program for the kernel.
+pub fn open(interface: &str, options: &XdpOptions) -> Result<Driver, DriverError> {
+    let mut card = InterfaceCard::open(interface)?;
+    if let Some(has) = receive_queues(interface)?.filter(|has| *has != 1) {
+        let interface = interface.to_owned();
+        return Err(DriverError::Queues { interface, has });
+    }
+    if options.promiscuous {
+        card.be_promiscuous()?;
+    }
+    let redirect = Redirect::attach(interface)?;
+    let port = Port::open(interface, QUEUE, &options.port)?;
+    redirect.steer(&port)?;
+    let descriptor = || {
+        let shared = port.as_fd().try_clone_to_owned();
+        shared.map_err(|error| SysError::new("dup", interface, error))
+    };
+    let (incoming, outgoing) = (descriptor()?, descriptor()?);
+    let mtu_bytes = Arc::new(AtomicU32::new(card.look().mtu_bytes));
+    let port = Arc::new(Mutex::new(port));
+    Ok(Driver {
+        receive: Box::new(XdpReceive {
+            port: Arc::clone(&port),
+            redirect,
+            descriptor: incoming,
+            staged: Staged::default(),
+            frame_bytes_max: options.frame_bytes_max,
+            completes: options.complete_checksums,
+            visited: Items::default(),
+            dropped: InDrops::default(),
+            checksums_completed: 0,
+        }),
+        send: Box::new(XdpSend {
+            port,
+            descriptor: outgoing,
+            mtu_bytes: Arc::clone(&mtu_bytes),
+            frame_bytes_max: options.frame_bytes_max,
+            counts: SendCounts::default(),
+        }),
+        card: Box::new(XdpCard { card, mtu_bytes }),
+    })
+}
+
+fn lock(port: &Mutex<Port>) -> MutexGuard<'_, Port> {
+    port.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Frames that were taken out of the ring, one behind the other.
+#[derive(Debug, Default)]
+struct Staged {
+    bytes: Vec<u8>,
+    lengths: Vec<usize>,
+}
+
+#[derive(Debug)]
+struct XdpReceive {
+    port: Arc<Mutex<Port>>,
+    redirect: Redirect,
+    descriptor: OwnedFd,
+    staged: Staged,
+    frame_bytes_max: usize,
+    completes: bool,
+    visited: Items,
+    dropped: InDrops,
+    checksums_completed: u64,
+}
+
+impl XdpReceive {
+    /// Takes so many frames out of the ring at most; tells whether there were any.
+    fn stage(&mut self, most: usize) -> bool {
+        let (staged, frame_bytes_max) = (&mut self.staged, self.frame_bytes_max);
+        staged.bytes.clear();
+        staged.lengths.clear();
+        let dropped = &mut self.dropped[CardInDrop::TooLong];
+        let mut port = lock(&self.port);
+        if port.look() == 0 {
+            return false;
+        }
+        port.receive(most.min(BATCH_FRAMES) as u32, |frame| {
+            if frame.len() > frame_bytes_max {
+                *dropped += 1;
+                return;
+            }
+            staged.bytes.extend_from_slice(frame);
+            staged.lengths.push(frame.len());
+        });
+        true
+    }
+
+    fn visit_staged(&mut self, visit: &mut dyn FnMut(&[u8])) -> usize {
+        let mut rest = &mut self.staged.bytes[..];
+        for length in &self.staged.lengths {
+            let Some((frame, behind)) = rest.split_at_mut_checked(*length) else {
+                break;
+            };
+            rest = behind;
+            if self.completes {
+                self.checksums_completed += u64::from(complete_begun(frame));
+            }
+            self.visited.add(*length as u32);
+            visit(frame);
+        }
+        self.staged.lengths.len()
+    }
+}
+
+impl ReceiveSide for XdpReceive {
+    fn receive(&mut self, most: usize, visit: &mut dyn FnMut(&[u8])) -> Result<usize, DriverError> {
+        let mut visited = 0;
+        while visited < most && self.stage(most - visited) {
+            visited += self.visit_staged(visit);
+        }
+        Ok(visited)
+    }
+
+    fn is_ready(&mut self) -> bool {
+        lock(&self.port).look() > 0
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+
+    fn settle(&mut self) {}
+
+    fn close(&mut self) {
+        self.redirect.detach();
+        wait::for_programs();
+    }
+
+    fn counts(&mut self) -> Result<ReceiveCounts, DriverError> {
+        // What is held is read first: a frame that comes in between is not counted as one too many.
+        let port = lock(&self.port);
+        let held = port.held();
+        let lost = port.statistics()?;
+        let mut dropped = self.dropped;
+        dropped[CardInDrop::RingFull] = lost.ring_full;
+        dropped[CardInDrop::NoBuffer] = lost.dropped;
+        dropped[CardInDrop::Disbelieved] = port.counts().disbelieved;
+        Ok(ReceiveCounts {
+            came: self.redirect.steered(QUEUE)?.redirected.frames,
+            visited: self.visited,
+            dropped,
+            held,
+            checksums_completed: self.checksums_completed,
+        })
+    }
+}
+
+#[derive(Debug)]
+struct XdpSend {
+    port: Arc<Mutex<Port>>,
+    descriptor: OwnedFd,
+    mtu_bytes: Arc<AtomicU32>,
+    frame_bytes_max: usize,
+    counts: SendCounts,
+}
+
+impl XdpSend {
+    /// Such a socket gives the interface whatever it has: what is too long would be lost on the way.
+    fn is_too_long(&self, frame: &[u8]) -> bool {
+        let is_tagged = frame.get(HEADER_BYTES - 2..HEADER_BYTES) == Some(&[0x81, 0]);
+        let tag = if is_tagged { TAG_BYTES } else { 0 };
+        let mtu_bytes = self.mtu_bytes.load(Ordering::Relaxed) as usize;
+        frame.len() > self.frame_bytes_max.min(mtu_bytes + HEADER_BYTES + tag)
+    }
+}
+
+impl SendSide for XdpSend {
+    fn send(&mut self, frame: &[u8]) -> Sent {
+        let sent = match self.is_too_long(frame) {
+            true => Sent::Refused(CardOutDrop::TooLong),
+            false => match lock(&self.port).send(frame) {
+                Ok(()) => Sent::Taken,
+                Err(NotSent::Full) => Sent::NoRoom,
+                Err(NotSent::Length { least_bytes, .. }) if frame.len() < least_bytes => {
+                    Sent::Refused(CardOutDrop::TooShort)
+                }
+                Err(NotSent::Length { .. }) => Sent::Refused(CardOutDrop::TooLong),
+            },
+        };
+        match sent {
+            Sent::Taken => self.counts.taken.add(frame.len() as u32),
+            Sent::NoRoom => self.counts.no_room += 1,
+            Sent::Refused(why) => self.counts.refused[why] += 1,
+        }
+        sent
+    }
+
+    /// While the interface is down, what was taken waits; it goes by the first flush after it is up again.
+    fn flush(&mut self) -> Flushed {
+        match lock(&self.port).flush() {
+            Ok(0) => Flushed::All,
+            Ok(_) | Err(_) => Flushed::Waits,
+        }
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+
+    /// What is out is what the kernel gave the buffers of back: handed to the interface, or given up there. What it would not send is in `dropped`.
+    fn counts(&mut self) -> Result<SendCounts, DriverError> {
+        let port = lock(&self.port);
+        let (buffers, refused) = (port.buffers(), port.statistics()?.invalid_send);
+        let mut counts = self.counts;
+        counts.out = port.counts().completed + buffers.completed;
+        // The kernel does not give the buffer of such a frame back.
+        counts.held = (buffers.send + buffers.kernel_sending).saturating_sub(refused);
+        counts.dropped[CardOutDrop::Other] = refused;
+        Ok(counts)
+    }
+}
+
+#[derive(Debug)]
+struct XdpCard {
+    card: InterfaceCard,
+    /// For the half that sends.
+    mtu_bytes: Arc<AtomicU32>,
+}
+
+impl Card for XdpCard {
+    fn name(&self) -> &str {
+        self.card.name()
+    }
+
+    fn look(&mut self) -> CardState {
+        let state = self.card.look();
+        self.mtu_bytes.store(state.mtu_bytes, Ordering::Relaxed);
+        state
+    }
+
+    fn link_counts(&mut self) -> Result<Option<LinkCounts>, DriverError> {
+        self.card.link_counts()
+    }
+}
