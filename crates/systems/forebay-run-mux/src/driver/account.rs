@@ -256,3 +256,96 @@ impl CardAccounts {
 fn set(book: &mut Book, term: Tally, frames: u64) {
     book.set(term.items, frames);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_ledger::{GroupWriter, LedgerReader, RunWriter, Words};
+
+    fn came() -> ReceiveCounts {
+        let frames = |items| Items { items, bytes: 99 };
+        ReceiveCounts {
+            came: 20,
+            visited: frames(10),
+            dropped: [
+                (CardInDrop::RingFull, 1),
+                (CardInDrop::NoBuffer, 1),
+                (CardInDrop::TooLong, 1),
+                (CardInDrop::Cut, 1),
+                (CardInDrop::Disbelieved, 1),
+            ]
+            .into(),
+            held: 5,
+            checksums_completed: 7,
+        }
+    }
+
+    fn went() -> SendCounts {
+        let dropped = OutDrops::from_fn(|_| 1);
+        SendCounts {
+            taken: Items {
+                items: 20,
+                bytes: 99,
+            },
+            out: 9,
+            dropped,
+            held: 5,
+            refused: OutDrops::from_fn(|_| 3),
+            no_room: 2,
+        }
+    }
+
+    /// What the ledger makes of these: what is left over in items and in bytes.
+    fn balance(came: &ReceiveCounts, went: &SendCounts) -> (u128, u128) {
+        let mut schema = SchemaBuilder::new("a run");
+        let group = schema.group("card");
+        let accounts = CardAccounts::declare(&mut schema, group, "eth1");
+        let schema = schema.finish().unwrap();
+        let words = Words::zeroed(schema.words_needed());
+        RunWriter::format(&schema, &words, 1, 0).unwrap();
+        let mut group = GroupWriter::attach(&schema, &words, accounts.group).unwrap();
+        let mut book = group.restore();
+        accounts.write_in(&mut book, came);
+        accounts.write_out(&mut book, went);
+        accounts.write_link(&mut book, &LinkCounts::default());
+        group.commit(&book);
+        let snapshot = LedgerReader::open(&words).unwrap().snapshot().unwrap();
+        let balance = snapshot.balance();
+        assert_eq!(balance.accounts.len(), 2);
+        (balance.residual_items.into(), balance.residual_bytes.into())
+    }
+
+    #[test]
+    fn each_term_counts_here_and_in_the_ledger() {
+        assert_eq!((came().residual(), went().residual()), (0, 0));
+        assert_eq!(balance(&came(), &went()), (0, 0));
+        let ins: [fn(&mut ReceiveCounts); 4] = [
+            |it| it.came += 1,
+            |it| it.visited.items += 1,
+            |it| it.held += 1,
+            |it| it.dropped[CardInDrop::Disbelieved] += 1,
+        ];
+        for (at, term) in ins.iter().enumerate() {
+            let mut counts = came();
+            term(&mut counts);
+            assert_eq!(counts.residual().abs(), 1, "term {at}");
+            assert_eq!(balance(&counts, &went()).0, 1, "term {at}");
+        }
+        let outs: [fn(&mut SendCounts); 4] = [
+            |it| it.taken.items += 1,
+            |it| it.out += 1,
+            |it| it.held += 1,
+            |it| it.dropped[CardOutDrop::Device] += 1,
+        ];
+        for (at, term) in outs.iter().enumerate() {
+            let mut counts = went();
+            term(&mut counts);
+            assert_eq!(counts.residual().abs(), 1, "term {at}");
+            assert_eq!(balance(&came(), &counts).0, 1, "term {at}");
+        }
+        // What was refused was never taken.
+        let mut counts = went();
+        counts.refused[CardOutDrop::TooLong] += 1;
+        assert_eq!(counts.residual(), 0);
+    }
+}

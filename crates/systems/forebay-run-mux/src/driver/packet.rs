@@ -27,7 +27,7 @@ const PLACE_BYTES_MIN: u32 = 96;
 pub struct PacketOptions {
     /// A block of the ring, in bytes: a power of two of at least 65,536.
     pub block_bytes: u32,
-    /// Blocks, 2 at least.
+    /// Blocks, 2 at least. Frames that come seldom take a block each: with one a time-out, nobody may be away for longer than so many time-outs.
     pub blocks: u32,
     /// A block with a frame is handed over after so long, in ms, 1 at least.
     pub block_timeout_ms: u32,
@@ -38,11 +38,11 @@ pub struct PacketOptions {
 }
 
 impl Default for PacketOptions {
-    /// 64 blocks of 64 KiB, and the shortest time-out.
+    /// 256 blocks of 64 KiB, and the shortest time-out.
     fn default() -> Self {
         Self {
             block_bytes: 1 << 16,
-            blocks: 64,
+            blocks: 256,
             block_timeout_ms: 1,
             frame_bytes_max: FRAME_BYTES_MAX,
             promiscuous: true,

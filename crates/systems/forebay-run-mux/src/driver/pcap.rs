@@ -314,3 +314,101 @@ impl Card for PcapCard {
         Ok(None)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn written(folder: &Path, link_type: u32, frames: &[(u32, &[u8])]) -> PathBuf {
+        let path = folder.join("in.pcap");
+        let mut bytes = file_header(link_type, 65_535).to_vec();
+        for (wire_bytes, frame) in frames {
+            bytes.extend(packet_header(1_000, frame.len() as u32, *wire_bytes));
+            bytes.extend_from_slice(frame);
+        }
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    fn opened(input: Option<PathBuf>, output: Option<PathBuf>) -> Result<Driver, DriverError> {
+        open(&PcapOptions {
+            input,
+            output,
+            ..PcapOptions::default()
+        })
+    }
+
+    #[test]
+    fn frames_that_are_cut_or_too_long_are_counted_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let long = [1; 1_519];
+        let frames: [(u32, &[u8]); 4] = [
+            (60, &[1; 60]),
+            (61, &[2; 60]),
+            (1_519, &long),
+            (60, &[3; 60]),
+        ];
+        let path = written(folder.path(), 1, &frames);
+        let mut receive = opened(Some(path), None).unwrap().receive;
+        let mut came = Vec::new();
+        while receive.is_ready() {
+            let visited = receive.receive(1, &mut |frame| came.push(frame[0]));
+            assert!(visited.unwrap() <= 1);
+        }
+        assert_eq!(came, [1, 3]);
+        let counts = receive.counts().unwrap();
+        assert_eq!((counts.came, counts.residual()), (4, 0));
+        let wanted = [(CardInDrop::Cut, 1), (CardInDrop::TooLong, 1)];
+        assert_eq!(counts.dropped, wanted.into());
+    }
+
+    #[test]
+    fn a_file_that_breaks_gives_what_stands_before_and_then_an_error_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = written(folder.path(), 1, &[(60, &[1; 60]), (60, &[2; 60])]);
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
+        let mut receive = opened(Some(path), None).unwrap().receive;
+        assert_eq!(receive.receive(1, &mut |_| {}).unwrap(), 1);
+        let error = receive.receive(1, &mut |_| {}).unwrap_err().to_string();
+        assert!(
+            error.contains("in.pcap: the file ends within packet 2"),
+            "{error}"
+        );
+        assert_eq!(receive.receive(1, &mut |_| {}).unwrap(), 0);
+        assert_eq!(receive.counts().unwrap().residual(), 0);
+    }
+
+    #[test]
+    fn packets_that_are_no_frames_and_files_that_are_not_there_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = written(folder.path(), 101, &[(60, &[0x45; 60])]);
+        let mut receive = opened(Some(path), None).unwrap().receive;
+        let error = receive.receive(1, &mut |_| {}).unwrap_err().to_string();
+        assert!(
+            error.contains("link type 101; Ethernet (1) is expected"),
+            "{error}"
+        );
+        let nowhere = folder.path().join("no/such");
+        for (input, output) in [(Some(nowhere.clone()), None), (None, Some(nowhere))] {
+            let error = opened(input, output).unwrap_err().to_string();
+            assert!(error.contains("no/such"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_no_file_takes_is_given_up_by_name() {
+        let mut send = opened(None, None).unwrap().send;
+        assert_eq!(send.send(&[1; 60]), Sent::Taken);
+        assert_eq!(send.flush(), Flushed::All);
+        let mut full = opened(None, Some("/dev/full".into()));
+        // The head of the file does not find room, either.
+        assert!(full.as_mut().is_err());
+        let counts = send.counts().unwrap();
+        assert_eq!(
+            (counts.dropped[CardOutDrop::Device], counts.residual()),
+            (1, 0)
+        );
+    }
+}

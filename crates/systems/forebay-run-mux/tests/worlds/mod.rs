@@ -16,6 +16,7 @@ use forebay_sys::wait::{self, Woken};
 use forebay_testing::wire::{carries, is_inside, lay, may_have_network, sh};
 use forebay_wire::pcap::{file_header, packet_header};
 use forebay_xdp::{PortConfig, Redirect, XdpError};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 pub(crate) const SECOND_NS: u64 = 1_000_000_000;
 /// Of local experiments (IEEE 802).
@@ -194,12 +195,14 @@ pub(crate) fn receive(
     came
 }
 
-/// Whether a descriptor is writable at once, or within this time.
+/// Whether a descriptor is writable at once, or within this time. One that is readable as well is no reason to wake.
 pub(crate) fn is_writable(descriptor: BorrowedFd<'_>, within_ns: u64) -> bool {
-    let never = EventFd::create().unwrap();
-    let until_ns = monotonic_ns() + within_ns;
-    let woken = wait::sleep_until_room(descriptor, never.as_fd(), until_ns).unwrap();
-    woken == Woken::Ready { index: 0 }
+    let mut polled = [PollFd::from_borrowed_fd(descriptor, PollFlags::OUT)];
+    let time = Timespec {
+        tv_sec: (within_ns / SECOND_NS) as i64,
+        tv_nsec: (within_ns % SECOND_NS) as i64,
+    };
+    poll(&mut polled, Some(&time)).unwrap() == 1 && polled[0].revents().contains(PollFlags::OUT)
 }
 
 /// An interface as the far end.
@@ -222,7 +225,8 @@ impl Wire {
             queues: 1,
             ring: RingSize {
                 block_bytes: 1 << 16,
-                blocks: 64,
+                // A slow sender has a block for each frame, and nobody may be there to take it away.
+                blocks: 1_024,
                 block_timeout_ms: 1,
             },
             snap_bytes: u32::MAX,
@@ -316,7 +320,7 @@ fn wired(kind: Kind, room: Room) -> (Driver, Box<dyn Far>) {
     let mut near = "near";
     if kind == Kind::Packet && room == Room::LittleOut {
         // Queueing disciplines of the interface itself are passed by; one below it holds what it has, and the sender's memory with it.
-        sh("tc qdisc add dev near root tbf rate 80mbit burst 16k limit 1000k");
+        sh("tc qdisc add dev near root tbf rate 8mbit burst 16k limit 1000k");
         sh("ip link add link near name slow type macvlan mode private");
         quiet("slow");
         sh("ip link set slow up");
@@ -358,7 +362,7 @@ fn tapped(room: Room) -> (Driver, Box<dyn Far>) {
     let mut options = tap::TapOptions::default();
     let mut far = "tap0";
     if room == Room::LittleOut {
-        options.send_bytes_max = 100_000;
+        options.send_bytes_max = 400_000;
         far = "far";
         lay();
         carries();
@@ -369,7 +373,7 @@ fn tapped(room: Room) -> (Driver, Box<dyn Far>) {
     if room == Room::LittleOut {
         sh("ip link add bridge0 type bridge");
         quiet("bridge0");
-        sh("tc qdisc add dev near root tbf rate 80mbit burst 16k limit 1000k");
+        sh("tc qdisc add dev near root tbf rate 8mbit burst 16k limit 1000k");
         sh(
             "ip link set near master bridge0; ip link set tap0 master bridge0; ip link set bridge0 up",
         );
