@@ -180,6 +180,7 @@ const BELOW_RUN_MUX: &[&str] = &[
     "forebay-link",
     "forebay-xdp",
     "forebay-mux",
+    "forebay-client",
 ];
 
 const BELOW_RUN_TDM: &[&str] = &[

@@ -3,6 +3,23 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`driver`] | frames from a card and onto one, with what was lost where, over five kinds of cards |
+//! | `daemon` | the loop: card, engine and clients |
+//! | `door` | where clients come in, and which of them may |
+//! | `lane` | the memory that one client shares with the daemon |
+//! | `plan`, [`config`] | what the file says, and what the engine is told for it |
+//! | `books`, `summary` | the ledger, and the record at the end |
 #![forbid(unsafe_code)]
 
+mod books;
+pub mod config;
+mod daemon;
+mod door;
 pub mod driver;
+mod error;
+mod lane;
+mod plan;
+mod summary;
+
+pub use error::MuxError;
+pub use plan::MuxPlan;
+pub use summary::{ClientSummary, MuxRecord, MuxSummary};

@@ -1,0 +1,140 @@
+//! The ledger of a multiplexer: the accounts of its card, of the engine, and of the answers that it sends itself. One thread writes all of them.
+//!
+//! `mux_answer`: the responder makes an answer, which is counted here as it comes, and the card takes it or does not; nothing waits.
+
+use std::path::Path;
+
+use forebay_ledger::{Account, Book, GroupWriter, SchemaBuilder, Unit, reasons};
+use forebay_mux::account::Accounts;
+use forebay_mux::{Items, Mux};
+use forebay_run::error::RunError;
+use forebay_run::record::Envelope;
+use forebay_run::run_dir::{KeptLedger, RunEnd};
+
+use crate::driver::account::CardAccounts;
+use crate::driver::{Driver, DriverError};
+use crate::plan::MuxPlan;
+use crate::summary::{MuxRecord, MuxSummary};
+
+reasons! {
+    /// Why an answer of the responder is not sent.
+    pub(crate) enum AnswerDrop {
+        /// The card did not take it.
+        Card = "card",
+    }
+}
+
+/// Answers of the responder: `made` = `sent` + `dropped`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct AnswerCounts {
+    pub(crate) made: Items,
+    pub(crate) sent: Items,
+    pub(crate) dropped: Items,
+}
+
+/// The ledger, and its only writer.
+pub(crate) struct Books {
+    ledger: KeptLedger,
+    group: GroupWriter,
+    book: Book,
+    engine: Accounts,
+    card: CardAccounts,
+    answers: Account<AnswerDrop>,
+}
+
+impl Books {
+    /// Makes them in the run directory `out`, or nowhere but here.
+    pub(crate) fn open(
+        out: Option<&Path>,
+        plan: &MuxPlan,
+        card: &str,
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<Self, RunError> {
+        let run_id = format!("mux-{}", std::process::id());
+        let mut schema = SchemaBuilder::new(&run_id);
+        schema.program("mux");
+        let names = plan.clients.iter().map(|said| said.name.as_deref());
+        let names: Vec<_> = names.map(Option::unwrap_or_default).collect();
+        let engine = Accounts::declare(&mut schema, &names);
+        let card = CardAccounts::declare(&mut schema, engine.group, card);
+        schema.headline(card.card_in);
+        schema.headline(card.card_out);
+        let (_, answers) = schema.account(engine.group, "mux_answer", "responder", Unit::Packets);
+        let schema = schema.finish()?;
+        let ledger = KeptLedger::open(&schema, &run_id, out, names.len(), tell)?;
+        let group = GroupWriter::attach(&schema, ledger.words(), engine.group)?;
+        Ok(Self {
+            book: group.restore(),
+            group,
+            ledger,
+            engine,
+            card,
+            answers,
+        })
+    }
+
+    /// Shows what there is now, with a sign of life.
+    pub(crate) fn show(
+        &mut self,
+        plan: &MuxPlan,
+        mux: &Mux,
+        driver: &mut Driver,
+        answers: &AnswerCounts,
+    ) -> Result<(), DriverError> {
+        for (at, (client, _)) in plan.places().enumerate() {
+            self.engine
+                .write_client(&mut self.book, at, &mux.counts_now(client));
+        }
+        self.fill(mux, driver, answers)
+    }
+
+    /// The same at the end, where what is held is counted anew.
+    pub(crate) fn show_end(
+        &mut self,
+        plan: &MuxPlan,
+        mux: &Mux,
+        driver: &mut Driver,
+        answers: &AnswerCounts,
+    ) -> Result<(), DriverError> {
+        for (at, (client, _)) in plan.places().enumerate() {
+            self.engine
+                .write_client(&mut self.book, at, &mux.counts(client));
+        }
+        self.fill(mux, driver, answers)
+    }
+
+    fn fill(
+        &mut self,
+        mux: &Mux,
+        driver: &mut Driver,
+        answers: &AnswerCounts,
+    ) -> Result<(), DriverError> {
+        let book = &mut self.book;
+        self.engine.write_all(book, mux.frames(), mux.questions());
+        self.card.write_in(book, &driver.receive.counts()?);
+        self.card.write_out(book, &driver.send.counts()?);
+        if let Some(counts) = driver.card.link_counts()? {
+            self.card.write_link(book, &counts);
+        }
+        for (tally, items) in [
+            (self.answers.incoming, answers.made),
+            (self.answers.outgoing, answers.sent),
+            (self.answers.lost(AnswerDrop::Card), answers.dropped),
+        ] {
+            book.set(tally.items, items.items);
+            book.set(tally.bytes, items.bytes);
+        }
+        self.group.commit(book);
+        self.ledger.heartbeat();
+        Ok(())
+    }
+
+    /// Closes them, and leaves ledger and record in the run's directory, if there is one.
+    pub(crate) fn close(
+        mut self,
+        end: RunEnd,
+        summary: impl FnOnce(&Envelope) -> MuxSummary,
+    ) -> Result<MuxRecord, RunError> {
+        self.ledger.conclude(end, summary)
+    }
+}

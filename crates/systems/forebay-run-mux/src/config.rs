@@ -1,0 +1,87 @@
+//! The multiplexer's file.
+
+mod classes;
+mod clients;
+
+use std::path::PathBuf;
+
+use forebay_config::{ConfigFile, Document, Sections};
+use forebay_run::chain::{Joints, Member};
+use forebay_settings::{Settings as _, choices, settings};
+
+pub use classes::{ClassSettings, PolicyChoice};
+pub use clients::{ClientSettings, MacAddress};
+
+use crate::plan::MuxPlan;
+
+choices! {
+    /// How frames come from the card and go to it.
+    pub enum DriverChoice {
+        /// By packet sockets. Needs CAP_NET_RAW.
+        Packet = "packet",
+    }
+}
+
+settings! {
+    /// The multiplexer: one network card, shared by many untrusted clients.
+    pub struct MuxSettings in [mux] {
+        /// The interface, as eth0. It should have no address of its own: the host gets its frames as well.
+        interface: Option<String>,
+        /// How frames come from it and go to it.
+        driver: DriverChoice = DriverChoice::Packet,
+        /// The socket on which clients come in. Its directory must be there.
+        socket: PathBuf = "forebay-mux.socket".into(),
+        /// Where ledger and record lie. Made if it is not there.
+        directory: PathBuf = "forebay-mux".into(),
+        /// Receive buffers of all clients together. Each client has memory of its own for as many frames, of which it takes what it uses.
+        receive_buffers: u32 [1..=65_536] = 1024,
+        /// Buffers of each client for frames that it sends.
+        transmit_buffers: u32 [1..=65_536] = 256,
+        /// After so many lies of one kind a client is disconnected. 0: never.
+        faults_of_a_kind_max: u32 [0..=4_294_967_295] = 100,
+        /// The run ends after so long.
+        duration_s: Option<u64> [1..=31_536_000] => "until Ctrl-C or SIGTERM",
+    }
+}
+
+impl ConfigFile for MuxPlan {
+    const SECTIONS: Sections = &[
+        MuxSettings::SECTION,
+        ClassSettings::SECTION,
+        ClientSettings::SECTION,
+    ];
+
+    fn of(document: &Document<'_>) -> Option<Self> {
+        let (said, block) = document.one::<MuxSettings>();
+        if !block.has("interface") {
+            let remedy = "add interface = \"eth0\"";
+            block.complain_whole("it names no card", "the interface that is shared", remedy);
+        }
+        let classes = document.many::<ClassSettings>();
+        let clients = document.many::<ClientSettings>();
+        clients::check(&clients, &block);
+        if !document.is_clean() {
+            return None;
+        }
+        let plan = Self {
+            settings: said,
+            classes: classes.into_iter().map(|(said, _)| said).collect(),
+            clients: clients.into_iter().map(|(said, _)| said).collect(),
+        };
+        // What the engine refuses is told before any card is opened.
+        if let Err(error) = plan.check() {
+            let right = "clients and classes that go together";
+            block.complain_whole(&error.to_string(), right, "change the block that is named");
+        }
+        Some(plan)
+    }
+}
+
+impl Member for MuxPlan {
+    const KIND: &'static str = "mux";
+    const DIRECTORY: &'static str = "mux.directory";
+
+    fn joints(&self) -> Joints {
+        Joints::default()
+    }
+}

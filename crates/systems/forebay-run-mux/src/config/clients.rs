@@ -1,0 +1,161 @@
+//! The `[[clients]]` blocks: who may be a client, what is for it, and how much it may have.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use forebay_client::protocol::{ADDRESSES_MAX, Name};
+use forebay_config::Block;
+use forebay_mux::{CLIENTS_MAX, Mac};
+use forebay_settings::{Text, Wrong, settings, text_setting};
+
+use super::MuxSettings;
+
+/// An Ethernet address, as a file has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MacAddress(pub Mac);
+
+impl FromStr for MacAddress {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let mut bytes = [0; 6];
+        let mut parts = text.split(':');
+        for byte in &mut bytes {
+            let part = parts.next().filter(|part| part.len() == 2).ok_or(())?;
+            *byte = u8::from_str_radix(part, 16).map_err(drop)?;
+        }
+        let is_whole = parts.next().is_none() && bytes[0] & 1 == 0;
+        is_whole.then_some(Self(Mac(bytes))).ok_or(())
+    }
+}
+
+impl fmt::Display for MacAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+static MAC: Text = Text {
+    right: "a text: an Ethernet address of one station, as \"02:00:00:00:00:01\"",
+    right_list: "a list of different Ethernet addresses",
+    check: |text| {
+        let read = text.parse::<MacAddress>().map(drop);
+        let remedy = "write six bytes of two hexadecimal digits, the first one even";
+        read.map_err(|()| Wrong::new("it is no Ethernet address of one station", remedy))
+    },
+};
+
+text_setting!(MacAddress, MAC);
+
+settings! {
+    /// A place for a client: a process of one user comes in by its name, and gets what is for it.
+    pub struct ClientSettings in [[clients]] {
+        /// Its name, 32 characters at most.
+        name: Option<String>,
+        /// The user (number) that may take the place: no other one is let in.
+        uid: Option<u32>,
+        /// Its Ethernet address: the sender that its frames must name, and the receiver of frames for it.
+        mac: Option<MacAddress>,
+        /// Its IP addresses, 8 at most: questions for them (ARP, neighbour discovery) are answered with its Ethernet address. With ports below, frames must be to one of them.
+        address: Vec<IpAddr> = Vec::new() => "none",
+        /// Its VLAN: frames must have that tag.
+        vlan: Option<u16> [1..=4094] => "with any tag, and without one",
+        /// Frames to these ports of UDP alone are for it; several clients with one Ethernet address may so share it.
+        udp_ports: Vec<u16> = Vec::new() => "all",
+        /// Frames to these ports of TCP alone are for it.
+        tcp_ports: Vec<u16> = Vec::new() => "all",
+        /// Frames to all stations (broadcast) come to it.
+        broadcast: bool = false,
+        /// Frames to groups of stations (multicast) come to it.
+        multicast: bool = false,
+        /// Most received frames that it may hold.
+        queue: u32 [1..=65_536] = 256,
+        /// Received frames that it may always hold, whatever others do.
+        guarantee: u32 [0..=65_536] = 16,
+        /// Its class for sending, by its place among the blocks; the first one is 0.
+        class: u8 [0..=7] = 0,
+        /// Most frames that wait to be sent.
+        transmit_queue: u32 [1..=65_536] = 256,
+        /// Longest that a frame waits to be sent; one that would wait longer is dropped.
+        sojourn_max_us: Option<u64> [1..=60_000_000] => "without a bound",
+        /// For token-bucket and window: bits in a second.
+        rate_bps: Option<u64> [8000..=1_000_000_000_000] => "as fast as there is room",
+        /// For token-bucket: most bytes above the rate.
+        burst_bytes: u32 [64..=1_048_576] = 65_536,
+        /// For priority: its level; 0 goes first.
+        level: u8 [0..=7] = 0,
+        /// For deficit-round-robin: bytes of its turn.
+        quantum_bytes: u32 [1514..=1_048_576] = 1514,
+    }
+}
+
+/// What no single key says.
+pub(super) fn check(clients: &[(ClientSettings, Block<'_, '_>)], whole: &Block<'_, '_>) {
+    if clients.is_empty() || clients.len() > CLIENTS_MAX {
+        whole.complain_whole(
+            &format!("there are {} clients", clients.len()),
+            "1 to 256 [[clients]] blocks",
+            "add a block with name, uid and mac",
+        );
+    }
+    let mut names = HashSet::new();
+    for (said, block) in clients {
+        for (key, right, remedy) in NEEDED {
+            if !block.has(key) {
+                block.complain_whole(&format!("it has no {key}"), right, remedy);
+            }
+        }
+        let Some(name) = &said.name else {
+            continue;
+        };
+        if Name::new(name).is_err() {
+            block.complain(
+                "name",
+                "it is too long",
+                "32 characters at most",
+                "shorten it",
+            );
+        }
+        if !names.insert(name) {
+            block.complain(
+                "name",
+                "another client has it",
+                "a name of its own",
+                "choose another name",
+            );
+        }
+        if said.address.len() > ADDRESSES_MAX {
+            block.complain("address", "they are too many", "8 at most", "take some out");
+        }
+    }
+}
+
+const NEEDED: [(&str, &str, &str); 3] = [
+    (
+        "name",
+        "the name by which it comes in",
+        "add name = \"echo\"",
+    ),
+    (
+        "uid",
+        "the number of the user that may take the place",
+        "add uid = 1000, as `id -u` says",
+    ),
+    (
+        "mac",
+        "an Ethernet address of its own",
+        "add mac = \"02:00:00:00:00:01\"",
+    ),
+];
+
+impl MuxSettings {
+    /// The limit of lies, none where there is none.
+    pub(crate) const fn faults_max(&self) -> Option<u32> {
+        match self.faults_of_a_kind_max {
+            0 => None,
+            most => Some(most),
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! The multiplexer at work: one thread that owns the card, and does in turn what there is to do for it and for each client.
+//!
+//! ```text
+//! round: buffers back ─▶ frames from the card ─▶ packets from clients ─▶ packets to the card ─▶ bells, one for a batch
+//! ```
+//!
+//! It sleeps when a round had nothing to do, after it has asked each client for its bell and looked once more.
+
+mod rounds;
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use forebay_client::protocol::{Message, Reason as No, Welcome};
+use forebay_ledger::{Condition, Reason, Taint, TaintKind};
+use forebay_mux::buffers::BufferId;
+use forebay_mux::transmit::Packet;
+use forebay_mux::{ClientId, Mux};
+use forebay_run::record::Record;
+use forebay_run::run_dir::RunEnd;
+use forebay_run::{Host, System, Urgency};
+use forebay_sys::clock::monotonic_ns;
+use forebay_sys::epoll::{Interest, Poller, Trigger};
+use forebay_sys::seqpacket::SeqSocket;
+
+use crate::books::{AnswerCounts, Books};
+use crate::config::DriverChoice;
+use crate::door::{Caller, Door, say_no};
+use crate::driver::Driver;
+use crate::driver::packet::{self, PacketOptions};
+use crate::error::MuxError;
+use crate::lane::Lane;
+use crate::plan::{MuxPlan, Sizes};
+use crate::summary::{ClientSummary, MuxSummary};
+
+/// Books are shown so often.
+const SHOW_NS: u64 = 100_000_000;
+/// While there is always something to do, clients that come and go are looked for so often.
+const LOOK_NS: u64 = 1_000_000;
+/// So long frames that came before the end are taken in.
+const CLOSE_NS: u64 = 120_000_000;
+/// Descriptors that one look tells of.
+const EVENTS: usize = 64;
+
+const DOOR: u64 = 0;
+const RECEIVE: u64 = 1;
+const SEND: u64 = 2;
+/// Sockets of clients have even tokens from here on, bells odd ones.
+const CLIENTS: u64 = 4;
+
+/// What is known of a place beside the engine's counts.
+#[derive(Debug, Default)]
+struct Place {
+    lane: Option<Lane>,
+    connected: u64,
+    parted: BTreeMap<&'static str, u64>,
+}
+
+/// A client that does not stay, and why.
+#[derive(Debug)]
+struct Leaving {
+    client: ClientId,
+    why: &'static str,
+    /// What it is told, where it can still hear.
+    said: Option<String>,
+}
+
+/// A multiplexer at work.
+pub(crate) struct Daemon {
+    plan: MuxPlan,
+    sizes: Sizes,
+    mux: Mux,
+    driver: Driver,
+    door: Door,
+    poller: Poller,
+    places: Vec<Place>,
+    answers: AnswerCounts,
+    /// A packet that the card had no room for.
+    pending: Option<(ClientId, Packet)>,
+    /// The card has no room for what the driver has.
+    is_send_waiting: bool,
+    /// A wait ended for the card.
+    is_card_calling: bool,
+    /// When a policy wants to be asked again.
+    ask_at_ns: Option<u64>,
+    leaving: Vec<Leaving>,
+    numbers: Vec<BufferId>,
+    signals: u64,
+}
+
+impl Daemon {
+    /// Opens the card and the socket.
+    pub(crate) fn open(plan: MuxPlan) -> Result<Self, MuxError> {
+        plan.check()?;
+        let (mut driver, sizes) = open_card(&plan)?;
+        let door = Door::open(&plan.settings.socket)?;
+        let poller = Poller::create(EVENTS)?;
+        poller.add(&door, DOOR, Interest::Readable, Trigger::Level)?;
+        let card = driver.receive.descriptor();
+        poller.add(card, RECEIVE, Interest::Readable, Trigger::Level)?;
+        driver.receive.settle();
+        Ok(Self {
+            mux: plan.engine()?,
+            places: plan.clients.iter().map(|_| Place::default()).collect(),
+            sizes,
+            driver,
+            door,
+            poller,
+            answers: AnswerCounts::default(),
+            pending: None,
+            is_send_waiting: false,
+            is_card_calling: false,
+            ask_at_ns: None,
+            leaving: Vec::new(),
+            numbers: Vec::new(),
+            signals: 0,
+            plan,
+        })
+    }
+
+    /// Works until it is told to end. What failed, if something did.
+    fn work(&mut self, host: &Host, books: &mut Books) -> Result<(), MuxError> {
+        let (mut shown_ns, mut looked_ns, mut has_asked) = (0, 0, false);
+        while !host.stop.is_asked() {
+            let now_ns = monotonic_ns();
+            if now_ns - shown_ns >= SHOW_NS {
+                shown_ns = now_ns;
+                let (mux, driver) = (&self.mux, &mut self.driver);
+                books.show(&self.plan, mux, driver, &self.answers)?;
+            }
+            let has_worked = self.round(now_ns)?;
+            if has_worked {
+                if now_ns - looked_ns >= LOOK_NS {
+                    looked_ns = now_ns;
+                    self.look(Duration::ZERO)?;
+                }
+            } else if has_asked {
+                looked_ns = now_ns;
+                self.look(self.patience(now_ns))?;
+            } else {
+                self.lanes().for_each(Lane::ask);
+            }
+            if has_asked {
+                self.lanes().for_each(Lane::awake);
+            }
+            has_asked = !has_worked && !has_asked;
+        }
+        Ok(())
+    }
+
+    fn lanes(&self) -> impl Iterator<Item = &Lane> {
+        self.places.iter().filter_map(|place| place.lane.as_ref())
+    }
+
+    /// How long nothing has to be done, if nobody wants anything.
+    fn patience(&self, now_ns: u64) -> Duration {
+        let until_ns = self.ask_at_ns.unwrap_or(u64::MAX);
+        Duration::from_nanos(until_ns.saturating_sub(now_ns).min(SHOW_NS))
+    }
+
+    /// Waits at most so long until somebody wants something, and looks after those who come and go.
+    fn look(&mut self, most: Duration) -> Result<(), MuxError> {
+        let ready = self.poller.wait(Some(most), Duration::ZERO)?;
+        let tokens: Vec<u64> = ready.map(|ready| ready.token).collect();
+        for token in tokens {
+            match token {
+                DOOR => self.admit()?,
+                RECEIVE => self.is_card_calling = true,
+                token if token >= CLIENTS && token % 2 == 0 => {
+                    self.hear(ClientId::new(((token - CLIENTS) / 2) as u8));
+                }
+                _ => {}
+            }
+        }
+        self.part_all();
+        Ok(())
+    }
+
+    /// Looks whether a client has gone.
+    fn hear(&mut self, client: ClientId) {
+        let lane = self.places[client.index()].lane.as_ref();
+        if lane.is_some_and(Lane::is_gone) {
+            self.leave(client, "left", None);
+        }
+    }
+
+    fn leave(&mut self, client: ClientId, why: &'static str, said: Option<String>) {
+        self.leaving.push(Leaving { client, why, said });
+    }
+
+    /// Takes in all who may have a place.
+    fn admit(&mut self) -> Result<(), MuxError> {
+        while let Some(caller) = self.door.accept(&self.plan, monotonic_ns())? {
+            // The one before may have gone unheard.
+            self.hear(caller.client);
+            self.part_all();
+            self.welcome(caller)?;
+        }
+        Ok(())
+    }
+
+    fn welcome(&mut self, caller: Caller) -> Result<(), MuxError> {
+        let Caller {
+            socket,
+            client,
+            name,
+        } = caller;
+        let Some(said) = self.plan.clients.get(client.index()) else {
+            return Ok(());
+        };
+        if self.places[client.index()].lane.is_some() {
+            let text = format!("the place '{name}' has a client already");
+            self.door.refuse(&socket, No::Taken, &text);
+            return Ok(());
+        }
+        let added = self.plan.add(&mut self.mux, client, said, self.sizes);
+        if let Err(error) = added {
+            self.door.refuse(&socket, No::Resource, &error.to_string());
+            return Ok(());
+        }
+        let welcome = Message::Welcome(Welcome {
+            client: client.index() as u8,
+            mac: said.mac().0,
+            vlan: said.vlan,
+            mtu_bytes: self.sizes.mtu_bytes,
+            receive: self.sizes.receive,
+            transmit: self.sizes.transmit,
+            addresses: said.address.clone(),
+        });
+        match hand_over(socket, self.sizes, &welcome) {
+            Ok(lane) => {
+                let token = CLIENTS + 2 * client.index() as u64;
+                let poller = &self.poller;
+                poller.add(&lane.socket, token, Interest::Readable, Trigger::Level)?;
+                poller.add(lane.bell(), token + 1, Interest::Readable, Trigger::Level)?;
+                let place = &mut self.places[client.index()];
+                place.lane = Some(lane);
+                place.connected += 1;
+            }
+            Err(why) => {
+                self.mux.remove_client(client);
+                *self.door.refused.entry(why).or_default() += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Parts with those who do not stay.
+    fn part_all(&mut self) {
+        for Leaving { client, why, said } in std::mem::take(&mut self.leaving) {
+            self.part(client, why, said.as_deref());
+        }
+    }
+
+    fn part(&mut self, client: ClientId, why: &'static str, said: Option<&str>) {
+        if why == "left" {
+            // What it had handed over and given back before is its own.
+            self.take_last(client);
+        }
+        let place = &mut self.places[client.index()];
+        let Some(lane) = place.lane.take() else {
+            return;
+        };
+        *place.parted.entry(why).or_default() += 1;
+        // The client may have both open still: that they are closed here does not end the watch.
+        let _ = self.poller.remove(lane.bell());
+        let _ = self.poller.remove(&lane.socket);
+        if let Some(text) = said {
+            say_no(&lane.socket, No::Faults, text);
+        }
+        if let Some((_, packet)) = self.pending.take_if(|(of, _)| *of == client) {
+            self.mux.finish(client, packet, false);
+        }
+        self.mux.remove_client(client);
+    }
+
+    /// The end: what came before is taken in, all clients are parted with, and what the driver has goes out.
+    fn close(&mut self) -> Result<(), MuxError> {
+        self.driver.receive.close();
+        let until_ns = monotonic_ns() + CLOSE_NS;
+        while monotonic_ns() < until_ns {
+            if !self.round(monotonic_ns())? {
+                self.look(Duration::from_millis(1))?;
+            }
+        }
+        self.part_everybody();
+        Ok(())
+    }
+
+    fn part_everybody(&mut self) {
+        for (client, _) in self.plan.clone().places() {
+            self.part(client, "end", None);
+        }
+    }
+
+    fn summary(&self) -> MuxSummary {
+        let named = self.plan.places().zip(&self.places);
+        let clients = named.map(|((client, said), place)| {
+            let counts = self.mux.counts(client);
+            let name = said.name.as_deref().unwrap_or_default();
+            ClientSummary::of(name, place.connected, place.parted.clone(), &counts)
+        });
+        let residual = self.mux.residual().items;
+        MuxSummary {
+            interface: self.driver.card.name().to_owned(),
+            frames_in: self.mux.frames().came.items,
+            frames_out: 0,
+            answers: self.answers.sent.items,
+            connections: self.door.came,
+            refused: self.door.refused.clone(),
+            signals: self.signals,
+            engine_residual_items: u64::try_from(residual).unwrap_or(u64::MAX),
+            clients: clients.collect(),
+        }
+    }
+}
+
+/// Opens the card with room for frames as long as its MTU says.
+fn open_card(plan: &MuxPlan) -> Result<(Driver, Sizes), MuxError> {
+    let interface = plan.settings.interface.as_deref().unwrap_or_default();
+    let DriverChoice::Packet = plan.settings.driver;
+    let mut options = PacketOptions::default();
+    let mut driver = packet::open(interface, &options)?;
+    let sizes = plan.sizes(driver.card.look().mtu_bytes)?;
+    let frame_bytes_max = sizes.frame_bytes_max as usize;
+    if frame_bytes_max != options.frame_bytes_max {
+        options.frame_bytes_max = frame_bytes_max;
+        drop(driver);
+        driver = packet::open(interface, &options)?;
+    }
+    Ok((driver, sizes))
+}
+
+/// Makes the memory of a client and gives it its part; or why it has none.
+fn hand_over(socket: SeqSocket, sizes: Sizes, welcome: &Message) -> Result<Lane, &'static str> {
+    let (lane, fds) = Lane::make(socket, sizes).map_err(|_| "no_memory")?;
+    let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+    match lane.socket.send(&welcome.emit(), &fds) {
+        Ok(true) => Ok(lane),
+        Ok(false) | Err(_) => Err("unheard"),
+    }
+}
+
+impl System for MuxPlan {
+    const HOPS: &'static [&'static str] = &[];
+    type Summary = MuxSummary;
+    type Error = MuxError;
+
+    fn run(self, host: &Host) -> Result<Record<MuxSummary>, MuxError> {
+        if let Some(duration_s) = self.settings.duration_s {
+            host.stop.end_after(Duration::from_secs(duration_s));
+        }
+        let mut daemon = Daemon::open(self)?;
+        let (plan, card) = (daemon.plan.clone(), daemon.driver.card.name().to_owned());
+        let out = Some(plan.settings.directory.as_path()).filter(|it| !it.as_os_str().is_empty());
+        let mut books = Books::open(out, &plan, &card, &mut |line| host.warn(line))?;
+        host.say(format_args!(
+            "the multiplexer of {card} takes clients in at {}",
+            plan.settings.socket.display()
+        ));
+        let worked = daemon.work(host, &mut books);
+        let closed = worked.and_then(|()| match host.stop.urgency() {
+            Urgency::Now => Ok(()),
+            _ => daemon.close(),
+        });
+        daemon.part_everybody();
+        daemon.driver.send.flush();
+        let mut end = RunEnd::in_order(host.stop.reason().unwrap_or(Reason::InputEnded));
+        if let Err(error) = closed {
+            (end.condition, end.reason) = (Condition::Interrupted, Reason::ConnectionLost);
+            end.failed = Some(error.to_string());
+        }
+        let shown = books.show_end(&plan, &daemon.mux, &mut daemon.driver, &daemon.answers);
+        if let Err(error) = shown {
+            let text = format!("the card's counts are not those of the end: {error}");
+            end.taints.push(Taint::new(TaintKind::PeerLost, text));
+        }
+        let mut summary = daemon.summary();
+        summary.frames_out = daemon.driver.send.counts().map_or(0, |counts| counts.out);
+        // The socket's file goes before the record says that it is over.
+        drop(daemon);
+        Ok(books.close(end, |_| summary)?)
+    }
+}

@@ -1,0 +1,300 @@
+//! One round: what there is to do for the card and for each client, once.
+
+use forebay_mux::buffers::BufferId;
+use forebay_mux::descriptor::{Descriptor, TransmitFault};
+use forebay_mux::transmit::{Next, Packet};
+use forebay_mux::{ClientId, Mac, Outlet, Refused, Returned};
+use forebay_ring::RingError;
+use forebay_sys::epoll::{Interest, Trigger};
+
+use super::{Daemon, Leaving, Place, SEND};
+use crate::books::AnswerCounts;
+use crate::driver::{Flushed, Link, SendSide, Sent};
+use crate::error::MuxError;
+
+/// Frames that are taken from the card in one round.
+const FRAMES: usize = 256;
+/// Packets that are taken from each client in one round.
+const PACKETS: usize = 64;
+/// Packets that the card is given in one round.
+const SENDS: usize = 256;
+
+/// Where the engine gives a frame to.
+struct Outward<'a> {
+    frame: &'a [u8],
+    places: &'a mut [Place],
+    send: &'a mut dyn SendSide,
+    answers: &'a mut AnswerCounts,
+}
+
+impl Outlet for Outward<'_> {
+    #[inline]
+    fn give(&mut self, client: ClientId, buffer: BufferId) {
+        let place = self.places.get_mut(client.index());
+        if let Some(lane) = place.and_then(|place| place.lane.as_mut()) {
+            lane.give(buffer, self.frame);
+        }
+    }
+
+    fn answer(&mut self, frame: &[u8]) {
+        let bytes = frame.len() as u32;
+        self.answers.made.add(bytes);
+        match self.send.send(frame) {
+            Sent::Taken => self.answers.sent.add(bytes),
+            Sent::NoRoom | Sent::Refused(_) => self.answers.dropped.add(bytes),
+        }
+    }
+}
+
+impl Daemon {
+    /// Does what there is to do. Says whether there was something.
+    pub(super) fn round(&mut self, now_ns: u64) -> Result<bool, MuxError> {
+        let returned = self.take_back_all();
+        let received = self.receive()?;
+        let offered = self.take_all(now_ns, PACKETS);
+        let sent = self.send(now_ns);
+        self.flush(sent > 0 || received > 0)?;
+        self.ring();
+        self.part_all();
+        Ok(returned + received + offered + sent > 0)
+    }
+
+    fn clients(&self) -> impl Iterator<Item = ClientId> + use<> {
+        (0..=u8::MAX).map(ClientId::new).take(self.places.len())
+    }
+
+    /// Buffers that clients give back; how many numbers they said.
+    fn take_back_all(&mut self) -> usize {
+        let mut returned = 0;
+        for client in self.clients() {
+            if self.places[client.index()].lane.is_some() {
+                returned += self.take_back(client);
+            }
+        }
+        returned
+    }
+
+    fn take_back(&mut self, client: ClientId) -> usize {
+        let Some(lane) = self.places[client.index()].lane.as_mut() else {
+            return 0;
+        };
+        self.numbers.clear();
+        let read = lane.given_back(&mut self.numbers);
+        for buffer in &self.numbers {
+            if let Returned::Disconnected(fault) = self.mux.take_back(client, *buffer) {
+                let said = format!("a buffer that is not the client's was given back: {fault:?}");
+                self.leaving.push(lied(client, said));
+                break;
+            }
+        }
+        if let Err(error) = read {
+            self.leaving.push(misplaced(client, &error));
+        }
+        self.numbers.len()
+    }
+
+    /// Frames of the card, to clients.
+    fn receive(&mut self) -> Result<usize, MuxError> {
+        let Self {
+            mux,
+            driver,
+            places,
+            answers,
+            ..
+        } = self;
+        let send = &mut *driver.send;
+        let received = driver.receive.receive(FRAMES, &mut |frame| {
+            let mut outward = Outward {
+                frame,
+                places,
+                send,
+                answers,
+            };
+            mux.handle_frame(frame, &mut outward);
+        })?;
+        if std::mem::take(&mut self.is_card_calling) && received == 0 {
+            self.driver.receive.settle();
+            if self.driver.card.look().link == Link::Gone {
+                let name = self.driver.card.name().to_owned();
+                return Err(MuxError::CardGone { name });
+            }
+        }
+        Ok(received)
+    }
+
+    /// Packets that clients hand over; how many.
+    fn take_all(&mut self, now_ns: u64, most: usize) -> usize {
+        let mut taken = 0;
+        for client in self.clients() {
+            if self.places[client.index()].lane.is_some() {
+                taken += self.take(client, now_ns, most);
+            }
+        }
+        taken
+    }
+
+    fn take(&mut self, client: ClientId, now_ns: u64, most: usize) -> usize {
+        let Self {
+            mux,
+            places,
+            leaving,
+            ..
+        } = self;
+        let Some(lane) = places[client.index()].lane.as_mut() else {
+            return 0;
+        };
+        for taken in 0..most {
+            let said = match lane.next() {
+                Ok(Some(said)) => said,
+                Ok(None) => return taken,
+                Err(error) => {
+                    leaving.push(misplaced(client, &error));
+                    return taken;
+                }
+            };
+            let descriptor = Descriptor {
+                buffer: said.frame,
+                offset: said.offset,
+                length: said.len,
+            };
+            // Where there is no copy, there is no sender that could be right.
+            let copy = |descriptor| lane.copy(descriptor).or(Some(Mac::BROADCAST));
+            match mux.offer(client, descriptor, now_ns, copy) {
+                Ok(()) => {}
+                Err(Refused::Disconnected(fault)) => {
+                    leaving.push(lied(client, fault.to_string()));
+                    return taken + 1;
+                }
+                Err(Refused::Fault(fault)) => {
+                    if is_its_own(fault.kind()) {
+                        lane.free(said.frame);
+                    }
+                }
+                Err(Refused::Dropped(_)) => lane.free(said.frame),
+            }
+        }
+        most
+    }
+
+    /// Packets to the card, as policies say; how many.
+    fn send(&mut self, now_ns: u64) -> usize {
+        if let Some((client, packet)) = self.pending.take()
+            && !self.give_to_card(client, packet)
+        {
+            return 0;
+        }
+        for sent in 0..SENDS {
+            let places = &mut self.places;
+            let next = self.mux.poll(now_ns, |client, buffer| {
+                let place = places.get_mut(client.index());
+                if let Some(lane) = place.and_then(|place| place.lane.as_mut()) {
+                    lane.free(buffer);
+                }
+            });
+            self.ask_at_ns = None;
+            match next {
+                Next::Send(client, packet) => {
+                    if !self.give_to_card(client, packet) {
+                        return sent;
+                    }
+                }
+                Next::AskAt(at_ns) => {
+                    self.ask_at_ns = Some(at_ns);
+                    return sent;
+                }
+                Next::Idle => return sent,
+            }
+        }
+        SENDS
+    }
+
+    /// Gives a packet to the driver, or keeps it until there is room: false.
+    fn give_to_card(&mut self, client: ClientId, packet: Packet) -> bool {
+        let lane = self.places[client.index()].lane.as_ref();
+        let bytes = lane.and_then(|lane| lane.packet(packet.buffer, packet.bytes));
+        let mut sent = bytes.map(|bytes| self.driver.send.send(bytes));
+        if sent == Some(Sent::NoRoom) {
+            self.driver.send.flush();
+            sent = bytes.map(|bytes| self.driver.send.send(bytes));
+        }
+        if sent == Some(Sent::NoRoom) {
+            self.pending = Some((client, packet));
+            return false;
+        }
+        let is_sent = sent == Some(Sent::Taken);
+        if self.mux.finish(client, packet, is_sent)
+            && let Some(lane) = self.places[client.index()].lane.as_mut()
+        {
+            lane.free(packet.buffer);
+        }
+        true
+    }
+
+    /// Wakes the card once for what it was given.
+    fn flush(&mut self, is_given: bool) -> Result<(), MuxError> {
+        if !is_given && !self.is_send_waiting && self.pending.is_none() {
+            return Ok(());
+        }
+        let waits = self.driver.send.flush() == Flushed::Waits;
+        if waits != self.is_send_waiting {
+            let card = self.driver.send.descriptor();
+            if waits {
+                self.poller
+                    .add(card, SEND, Interest::Writable, Trigger::Level)?;
+            } else {
+                self.poller.remove(card)?;
+            }
+            self.is_send_waiting = waits;
+        }
+        Ok(())
+    }
+
+    /// Rings for each client that has something new, once.
+    fn ring(&mut self) {
+        for client in self.clients() {
+            let Some(lane) = self.places[client.index()].lane.as_mut() else {
+                continue;
+            };
+            self.signals += lane.flush();
+            if lane.is_stuck {
+                let text = "frames were given back that are not taken from the ring yet";
+                self.leaving.push(lied(client, text.to_owned()));
+            }
+        }
+    }
+
+    /// What a client that has gone had said before.
+    pub(super) fn take_last(&mut self, client: ClientId) {
+        let now_ns = forebay_sys::clock::monotonic_ns();
+        self.take_back(client);
+        let buffers = self.sizes.transmit.frames as usize;
+        self.take(client, now_ns, buffers);
+        self.send(now_ns);
+        // It is parted with already.
+        self.leaving.retain(|leaving| leaving.client != client);
+    }
+}
+
+/// Whether a packet that was lied about lies in a buffer that goes back to its client.
+const fn is_its_own(kind: TransmitFault) -> bool {
+    !matches!(
+        kind,
+        TransmitFault::BufferUnknown | TransmitFault::BufferInUse
+    )
+}
+
+fn lied(client: ClientId, said: String) -> Leaving {
+    Leaving {
+        client,
+        why: "lied",
+        said: Some(said),
+    }
+}
+
+fn misplaced(client: ClientId, error: &RingError) -> Leaving {
+    Leaving {
+        client,
+        why: "ring",
+        said: Some(error.to_string()),
+    }
+}

@@ -1,0 +1,234 @@
+//! Where clients come in: a socket, those who have not yet said which place they want, and the access list.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::{self, Permissions};
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use forebay_client::protocol::{Message, Name, RECORD_BYTES_MAX, Reason, Refusal};
+use forebay_mux::ClientId;
+use forebay_sys::SysError;
+use forebay_sys::epoll::{Interest, Poller, Trigger};
+use forebay_sys::seqpacket::{Arrived, Peer, SeqListener, SeqSocket};
+
+use crate::error::MuxError;
+use crate::plan::MuxPlan;
+
+/// Connections that may wait to be taken in.
+const BACKLOG: u16 = 128;
+/// Connections that have said nothing yet.
+const VISITORS_MAX: usize = 64;
+/// How long they may be silent.
+const SILENCE_NS_MAX: u64 = 5_000_000_000;
+/// Connections that are taken in at most before clients have their turn.
+const ACCEPTS_MAX: usize = 64;
+
+/// The socket on which clients come in. Its file goes with it.
+#[derive(Debug)]
+pub(crate) struct Door {
+    listener: SeqListener,
+    path: PathBuf,
+    /// The listener, and those who have said nothing yet.
+    waits: Poller,
+    visitors: VecDeque<Visitor>,
+    /// Connections that came.
+    pub(crate) came: u64,
+    /// Those that got no place, by reason.
+    pub(crate) refused: BTreeMap<&'static str, u64>,
+}
+
+#[derive(Debug)]
+struct Visitor {
+    socket: SeqSocket,
+    peer: Peer,
+    since_ns: u64,
+}
+
+/// Somebody who may have a place.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    pub(crate) socket: SeqSocket,
+    pub(crate) client: ClientId,
+    pub(crate) name: Name,
+}
+
+/// What a visitor has said.
+enum Heard {
+    Nothing(Visitor),
+    Name(Visitor, Name),
+    Over,
+}
+
+impl Door {
+    /// Listens. The file of a process that is dead is removed.
+    pub(crate) fn open(path: &Path) -> Result<Self, MuxError> {
+        let listener = match SeqListener::bind(path, BACKLOG) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse => {
+                let is_dead = SeqSocket::connect(path)
+                    .is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
+                if !is_dead {
+                    return Err(MuxError::InUse { path: path.into() });
+                }
+                let removed = fs::remove_file(path);
+                removed.map_err(|error| refused(path, "unlink", error))?;
+                SeqListener::bind(path, BACKLOG)?
+            }
+            bound => bound?,
+        };
+        // Each user may knock: the access list says which of them comes in.
+        fs::set_permissions(path, Permissions::from_mode(0o666))
+            .map_err(|error| refused(path, "chmod", error))?;
+        let waits = Poller::create(1)?;
+        waits.add(&listener, 0, Interest::Readable, Trigger::Level)?;
+        Ok(Self {
+            listener,
+            path: path.into(),
+            waits,
+            visitors: VecDeque::new(),
+            came: 0,
+            refused: BTreeMap::new(),
+        })
+    }
+
+    /// Takes in who has come, hears who has something to say, and gives one who may have a place, if there is one.
+    pub(crate) fn accept(
+        &mut self,
+        plan: &MuxPlan,
+        now_ns: u64,
+    ) -> Result<Option<Caller>, SysError> {
+        self.give_up_silent(now_ns);
+        for _ in 0..self.visitors.len() {
+            let Some(visitor) = self.visitors.pop_front() else {
+                break;
+            };
+            match self.hear(visitor) {
+                Heard::Over => {}
+                Heard::Nothing(visitor) => self.visitors.push_back(visitor),
+                Heard::Name(visitor, name) => {
+                    self.waits.remove(&visitor.socket)?;
+                    if let Some(caller) = self.look_up(plan, visitor, name) {
+                        return Ok(Some(caller));
+                    }
+                }
+            }
+        }
+        self.take_in(plan, now_ns)
+    }
+
+    fn take_in(&mut self, plan: &MuxPlan, now_ns: u64) -> Result<Option<Caller>, SysError> {
+        for _ in 0..ACCEPTS_MAX {
+            let Some(socket) = self.listener.accept()? else {
+                break;
+            };
+            self.came += 1;
+            let visitor = Visitor {
+                peer: socket.peer()?,
+                socket,
+                since_ns: now_ns,
+            };
+            match self.hear(visitor) {
+                Heard::Over => {}
+                Heard::Nothing(visitor) if self.visitors.len() < VISITORS_MAX => {
+                    let socket = &visitor.socket;
+                    self.waits
+                        .add(socket, 0, Interest::Readable, Trigger::Level)?;
+                    self.visitors.push_back(visitor);
+                }
+                Heard::Nothing(visitor) => {
+                    let text = "too many others have come and said nothing";
+                    self.refuse(&visitor.socket, Reason::Crowded, text);
+                }
+                Heard::Name(visitor, name) => {
+                    if let Some(caller) = self.look_up(plan, visitor, name) {
+                        return Ok(Some(caller));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn give_up_silent(&mut self, now_ns: u64) {
+        let before = self.visitors.len();
+        self.visitors
+            .retain(|visitor| now_ns.saturating_sub(visitor.since_ns) < SILENCE_NS_MAX);
+        self.count("silent", before - self.visitors.len());
+    }
+
+    fn count(&mut self, why: &'static str, how_many: usize) {
+        if how_many > 0 {
+            *self.refused.entry(why).or_default() += how_many as u64;
+        }
+    }
+
+    fn hear(&mut self, visitor: Visitor) -> Heard {
+        let mut record = [0; RECORD_BYTES_MAX + 1];
+        let said = match visitor.socket.receive(&mut record) {
+            Ok(Arrived::Nothing) => return Heard::Nothing(visitor),
+            Ok(Arrived::Record(bytes)) => Message::parse(&record[..bytes]),
+            Ok(Arrived::End) | Err(_) => {
+                self.count("left", 1);
+                return Heard::Over;
+            }
+        };
+        match said {
+            Ok(Message::Hello(name)) => return Heard::Name(visitor, name),
+            Ok(other) => {
+                let text = format!("{} came where a hello is due", other.kind_name());
+                self.refuse(&visitor.socket, Reason::Malformed, &text);
+            }
+            Err(why) => self.refuse(&visitor.socket, Reason::Malformed, &why.to_string()),
+        }
+        Heard::Over
+    }
+
+    /// Finds the place that this name is of, if it is for this user. One who may not have it is not told whether it is there.
+    fn look_up(&mut self, plan: &MuxPlan, visitor: Visitor, name: Name) -> Option<Caller> {
+        let Visitor { socket, peer, .. } = visitor;
+        let found = plan.places().find(|(_, said)| {
+            said.name.as_deref() == Some(name.as_str()) && said.uid == Some(peer.uid)
+        });
+        let Some((client, _)) = found else {
+            let text = format!("no place '{name}' for user {}", peer.uid);
+            self.refuse(&socket, Reason::NotAllowed, &text);
+            return None;
+        };
+        Some(Caller {
+            socket,
+            client,
+            name,
+        })
+    }
+
+    /// Says no, and why.
+    pub(crate) fn refuse(&mut self, socket: &SeqSocket, reason: Reason, text: &str) {
+        self.count(reason.name(), 1);
+        say_no(socket, reason, text);
+    }
+}
+
+/// A last word; one that cannot be heard is not waited for.
+pub(crate) fn say_no(socket: &SeqSocket, reason: Reason, text: &str) {
+    let refusal = Message::Refusal(Refusal::new(reason, text));
+    let _ = socket.send(&refusal.emit(), &[]);
+}
+
+fn refused(path: &Path, call: &'static str, error: std::io::Error) -> SysError {
+    SysError::new(call, path.display().to_string(), error)
+}
+
+/// Readable when somebody comes or says something.
+impl AsFd for Door {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.waits.as_fd()
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        // Where it is gone already, there is nothing to do.
+        let _ = fs::remove_file(&self.path);
+    }
+}

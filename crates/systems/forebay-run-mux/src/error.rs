@@ -1,0 +1,66 @@
+//! What stops a multiplexer.
+
+use std::path::PathBuf;
+
+use forebay_mux::classify::RuleError;
+use forebay_mux::responder::AddressError;
+use forebay_mux::{ClientError, ConfigError};
+use forebay_run::error::RunError;
+use forebay_sys::SysError;
+use thiserror::Error;
+
+use crate::driver::DriverError;
+
+/// Errors of the multiplexer.
+#[derive(Debug, Error)]
+pub enum MuxError {
+    /// The card cannot be opened, or gives no more frames.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+    /// A setting is outside its range.
+    #[error(transparent)]
+    Setting(#[from] ConfigError),
+    /// What is for which client cannot stand. Clients have numbers by their places in the file, the first is 0.
+    #[error(transparent)]
+    Rules(#[from] RuleError),
+    /// A client asks for more than there is.
+    #[error("{name}: {source}")]
+    Client {
+        /// Its name.
+        name: String,
+        /// What it cannot have.
+        source: ClientError,
+    },
+    /// Two clients have one address.
+    #[error("{name}: {source}")]
+    Address {
+        /// Name of the second one.
+        name: String,
+        /// Which address.
+        source: AddressError,
+    },
+    /// The card's MTU leaves no room for a frame, or more than frames of the pools have.
+    #[error("the card has an MTU of {found} bytes; 68 to 65,532 can be")]
+    Mtu {
+        /// What it is.
+        found: u32,
+    },
+    /// The card went away while it was shared.
+    #[error("{name} is gone; start again when it is back")]
+    CardGone {
+        /// What it was called.
+        name: String,
+    },
+    /// Another process listens at the socket.
+    #[error("{}: another process listens there; end it, or name another socket", path.display())]
+    InUse {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// The kernel refuses.
+    #[error(transparent)]
+    System(#[from] SysError),
+    /// Books, files, the system.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}

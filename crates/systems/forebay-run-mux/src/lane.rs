@@ -1,0 +1,153 @@
+//! What one client shares with the daemon: a pool of frames that come, one of frames that go, and its connection.
+//!
+//! Frames of the receive pool have the numbers of the engine's buffers, so that the engine alone knows which of them the client has, and judges what it says of
+//! them; the memory of a frame that was never given is not there. What a client hands over to be sent is copied out once, when the engine has found nothing wrong
+//! with where it says that it lies; the copy has the place of its buffer, and stays until the card has it.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use forebay_client::protocol::PoolShape;
+use forebay_mux::buffers::BufferId;
+use forebay_mux::{Mac, descriptor};
+use forebay_ring::{
+    BareReceiver, BareSender, Descriptor, FramePoolMemory, FramePoolSpec, RingError,
+};
+use forebay_sys::seqpacket::{Arrived, SeqSocket};
+
+use crate::plan::Sizes;
+
+/// A client that is there.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    pub(crate) socket: SeqSocket,
+    sender: BareSender,
+    receiver: BareReceiver,
+    /// Copies of what it handed over, by the numbers of its buffers.
+    copies: Vec<u8>,
+    frame_bytes: usize,
+    /// Frames were given since the last bell.
+    is_given: bool,
+    /// Buffers went back since the last bell.
+    is_returned: bool,
+    /// It does not take what it is given: as much is on its way as the ring has room for.
+    pub(crate) is_stuck: bool,
+}
+
+impl Lane {
+    /// Makes the memory of a client: this side's ends, and the descriptors for the client.
+    pub(crate) fn make(socket: SeqSocket, sizes: Sizes) -> Result<(Self, Vec<OwnedFd>), RingError> {
+        let (receive, transmit) = (spec(sizes.receive), spec(sizes.transmit));
+        let (down, up) = (
+            FramePoolMemory::create(&receive)?,
+            FramePoolMemory::create(&transmit)?,
+        );
+        // This side's ends are claimed before the client has any descriptor.
+        let lane = Self {
+            sender: BareSender::map(&receive, down.sender_fds()?)?,
+            receiver: BareReceiver::map(&transmit, up.receiver_fds()?)?,
+            copies: vec![0; (transmit.frames * transmit.frame_bytes) as usize],
+            frame_bytes: transmit.frame_bytes as usize,
+            socket,
+            is_given: false,
+            is_returned: false,
+            is_stuck: false,
+        };
+        let mut fds = down.receiver_fds()?;
+        fds.extend(up.sender_fds()?);
+        Ok((lane, fds))
+    }
+
+    /// What wakes the daemon when this client has sent something.
+    pub(crate) fn bell(&self) -> BorrowedFd<'_> {
+        self.receiver.data.as_fd()
+    }
+
+    /// Asks to be woken.
+    pub(crate) fn ask(&self) {
+        self.receiver.data.prepare();
+    }
+
+    /// Takes that back.
+    pub(crate) fn awake(&self) {
+        self.receiver.data.finish();
+    }
+
+    /// Whether the client has gone. What it says on the socket behind its hello is an end as well.
+    pub(crate) fn is_gone(&self) -> bool {
+        let mut record = [0; 1];
+        !matches!(self.socket.receive(&mut record), Ok(Arrived::Nothing))
+    }
+
+    /// Copies a frame into the buffer of this number and makes it the client's.
+    #[inline]
+    pub(crate) fn give(&mut self, buffer: BufferId, frame: &[u8]) {
+        self.is_stuck |= self.sender.send(buffer.0, frame, 0).is_err();
+        self.is_given = true;
+    }
+
+    /// The numbers of buffers that the client says it gives back.
+    pub(crate) fn given_back(&mut self, numbers: &mut Vec<BufferId>) -> Result<(), RingError> {
+        let number = |said| BufferId(u32::try_from(said).unwrap_or(u32::MAX));
+        self.sender.reclaim(|said| numbers.push(number(said)))
+    }
+
+    /// The next packet that it hands over, as it says.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Result<Option<Descriptor>, RingError> {
+        self.receiver.next()
+    }
+
+    /// Copies a packet out of the client's memory, and says which sender it names.
+    #[inline]
+    pub(crate) fn copy(&mut self, of: descriptor::Descriptor) -> Option<Mac> {
+        let descriptor = Descriptor {
+            frame: of.buffer,
+            offset: of.offset,
+            len: of.length,
+            tag: 0,
+        };
+        let at = of.buffer as usize * self.frame_bytes;
+        let to = self.copies.get_mut(at..)?.get_mut(..of.length as usize)?;
+        let view = self.receiver.view(&descriptor)?;
+        if !view.copy_to(0, to) {
+            return None;
+        }
+        to.get(6..)?.first_chunk().map(|mac| Mac(*mac))
+    }
+
+    /// The copy of a packet.
+    #[inline]
+    pub(crate) fn packet(&self, buffer: u32, bytes: u32) -> Option<&[u8]> {
+        let at = buffer as usize * self.frame_bytes;
+        self.copies.get(at..)?.get(..bytes as usize)
+    }
+
+    /// Gives a buffer back to the client.
+    #[inline]
+    pub(crate) fn free(&mut self, buffer: u32) {
+        self.receiver.free(buffer);
+        self.is_returned = true;
+    }
+
+    /// Shows the client what happened since the last time, and rings once for each pool if it sleeps. Says how many bells were rung.
+    pub(crate) fn flush(&mut self) -> u64 {
+        let mut rung = 0;
+        if std::mem::take(&mut self.is_given) {
+            self.sender.publish();
+            rung += u64::from(self.sender.data.notify());
+        }
+        if std::mem::take(&mut self.is_returned) {
+            self.receiver.publish();
+            rung += u64::from(self.receiver.returns.notify());
+        }
+        rung
+    }
+}
+
+fn spec(shape: PoolShape) -> FramePoolSpec {
+    FramePoolSpec {
+        name: "mux".into(),
+        frames: shape.frames,
+        frame_bytes: shape.frame_bytes,
+    }
+}

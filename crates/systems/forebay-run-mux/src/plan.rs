@@ -1,0 +1,202 @@
+//! What a multiplexer is told, and what its engine is told for it.
+
+use forebay_client::protocol::{HEADER_BYTES, MTU_BYTES, PoolShape};
+use forebay_mux::buffers::Share;
+use forebay_mux::classify::{Classifier, Multicast, Prefix, Rule, RuleError, Wish};
+use forebay_mux::descriptor::TransmitLimits;
+use forebay_mux::responder::Address;
+use forebay_mux::transmit::Sender;
+use forebay_mux::{ClientConfig, ClientId, Mac, Mux, MuxConfig};
+use forebay_wire::packet::{TCP, UDP};
+
+use crate::config::{ClassSettings, ClientSettings, MuxSettings};
+use crate::error::MuxError;
+
+/// Bytes that a VLAN tag adds to a frame.
+const TAG_BYTES: u32 = 4;
+/// Frames of pools have a multiple of so many bytes.
+const FRAME_STEP: u32 = 64;
+
+/// What a multiplexer is told.
+#[derive(Clone, Debug, Default)]
+pub struct MuxPlan {
+    /// Card, socket and pools.
+    pub settings: MuxSettings,
+    /// Classes for sending; none: one, with the policy round-robin.
+    pub classes: Vec<ClassSettings>,
+    /// Places for clients, by their numbers.
+    pub clients: Vec<ClientSettings>,
+}
+
+/// How long frames of a link are, and so the buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    pub(crate) mtu_bytes: u32,
+    /// Longest frame, with one VLAN tag.
+    pub(crate) frame_bytes_max: u32,
+    pub(crate) receive: PoolShape,
+    pub(crate) transmit: PoolShape,
+}
+
+impl MuxPlan {
+    /// Whether all clients could be there together.
+    pub(crate) fn check(&self) -> Result<(), MuxError> {
+        let sizes = self.sizes(1500)?;
+        let mut mux = self.engine()?;
+        for (client, said) in self.places() {
+            self.add(&mut mux, client, said, sizes)?;
+        }
+        Ok(())
+    }
+
+    /// Clients by their numbers.
+    pub(crate) fn places(&self) -> impl Iterator<Item = (ClientId, &ClientSettings)> {
+        (0..=u8::MAX).map(ClientId::new).zip(&self.clients)
+    }
+
+    /// Buffers for a link with this MTU.
+    pub(crate) fn sizes(&self, mtu_bytes: u32) -> Result<Sizes, MuxError> {
+        let found = mtu_bytes;
+        if !MTU_BYTES.contains(&mtu_bytes) || mtu_bytes > 65_532 {
+            return Err(MuxError::Mtu { found });
+        }
+        let frame_bytes_max = mtu_bytes + HEADER_BYTES as u32 + TAG_BYTES;
+        let shape = |frames| PoolShape {
+            frames,
+            frame_bytes: frame_bytes_max.next_multiple_of(FRAME_STEP),
+        };
+        Ok(Sizes {
+            mtu_bytes,
+            frame_bytes_max,
+            receive: shape(self.settings.receive_buffers),
+            transmit: shape(self.settings.transmit_buffers),
+        })
+    }
+
+    /// The engine without clients: frames for each are known as such from the start.
+    pub(crate) fn engine(&self) -> Result<Mux, MuxError> {
+        let mut classes: Vec<_> = self.classes.iter().collect();
+        let usual = ClassSettings::default();
+        if classes.is_empty() {
+            classes.push(&usual);
+        }
+        let classes = classes.iter().map(|class| class.class(&self.clients));
+        let config = MuxConfig {
+            receive_buffers: self.settings.receive_buffers,
+            classes: classes.collect(),
+            faults_of_a_kind_max: self.settings.faults_max(),
+        };
+        Ok(Mux::new(&config, self.classifier()?)?)
+    }
+
+    fn classifier(&self) -> Result<Classifier, RuleError> {
+        let rules = self.places().map(|(client, said)| said.rules(client));
+        let rules: Vec<_> = rules.collect::<Result<Vec<_>, _>>()?.concat();
+        let wishes: Vec<_> = self
+            .places()
+            .map(|(client, said)| said.wish(client))
+            .collect();
+        Classifier::new(&rules, &wishes)
+    }
+
+    /// Takes a client in, or nothing of it.
+    pub(crate) fn add(
+        &self,
+        mux: &mut Mux,
+        client: ClientId,
+        said: &ClientSettings,
+        sizes: Sizes,
+    ) -> Result<(), MuxError> {
+        let name = || said.name.clone().unwrap_or_default();
+        let config = said.client(self.settings.transmit_buffers, sizes);
+        let added = mux.add_client(client, &config);
+        added.map_err(|source| MuxError::Client {
+            name: name(),
+            source,
+        })?;
+        for ip in &said.address {
+            let address = Address {
+                client,
+                ip: *ip,
+                mac: said.mac(),
+                vlan: said.vlan,
+            };
+            if let Err(source) = mux.responder().add(address) {
+                mux.remove_client(client);
+                let name = name();
+                return Err(MuxError::Address { name, source });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ClientSettings {
+    /// Its Ethernet address, which its file has.
+    pub(crate) fn mac(&self) -> Mac {
+        self.mac.map_or(Mac([0; 6]), |mac| mac.0)
+    }
+
+    fn rules(&self, client: ClientId) -> Result<Vec<Rule>, RuleError> {
+        let whole = Rule {
+            destination_mac: Some(self.mac()),
+            vlan: self.vlan,
+            ..Rule::of(client)
+        };
+        let ports = |protocol, ports: &[u16]| -> Vec<Rule> {
+            let rule = |port: &u16| Rule {
+                protocol: Some(protocol),
+                destination_port: Some(*port),
+                ..whole
+            };
+            ports.iter().map(rule).collect()
+        };
+        let of_ports = [ports(UDP, &self.udp_ports), ports(TCP, &self.tcp_ports)].concat();
+        if of_ports.is_empty() {
+            return Ok(vec![whole]);
+        }
+        if self.address.is_empty() {
+            return Ok(of_ports);
+        }
+        let to = |rule: Rule| {
+            self.address.iter().map(move |ip| Rule {
+                destination: Some(Prefix::exact(*ip)),
+                ..rule
+            })
+        };
+        Ok(of_ports.into_iter().flat_map(to).collect())
+    }
+
+    fn wish(&self, client: ClientId) -> Wish {
+        Wish {
+            client,
+            vlan: self.vlan,
+            broadcast: self.broadcast,
+            multicast: if self.multicast {
+                Multicast::All
+            } else {
+                Multicast::Nothing
+            },
+        }
+    }
+
+    fn client(&self, transmit_buffers: u32, sizes: Sizes) -> ClientConfig {
+        ClientConfig {
+            share: Share {
+                queue_frames: self.queue,
+                guaranteed_frames: self.guarantee,
+            },
+            sender: Sender {
+                class: self.class.into(),
+                queue_packets: self.transmit_queue,
+                sojourn_max_ns: self.sojourn_max_us.map(|us| us * 1000),
+            },
+            limits: TransmitLimits {
+                buffers: transmit_buffers,
+                buffer_bytes: sizes.transmit.frame_bytes,
+                frame_bytes_max: sizes.frame_bytes_max,
+                source_mac: Some(self.mac()),
+            },
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What a multiplexer's run came to.
+
+use std::collections::BTreeMap;
+
+use forebay_mux::account::ClientCounts;
+use forebay_run::record::Record;
+use serde::Serialize;
+
+/// The record of a multiplexer.
+pub type MuxRecord = Record<MuxSummary>;
+
+/// What it has to say beside what every record says.
+#[derive(Clone, Debug, Serialize)]
+pub struct MuxSummary {
+    /// The card.
+    pub interface: String,
+    /// Frames that came from it.
+    pub frames_in: u64,
+    /// Frames that it took, answers of the responder among them.
+    pub frames_out: u64,
+    /// Answers to questions for addresses of clients that the card took.
+    pub answers: u64,
+    /// Connections that came.
+    pub connections: u64,
+    /// Those that got no place, by reason.
+    pub refused: BTreeMap<&'static str, u64>,
+    /// Bells that were rung for clients.
+    pub signals: u64,
+    /// What the engine's own audit leaves over, in items.
+    pub engine_residual_items: u64,
+    /// Each place for a client, in the order of the file.
+    pub clients: Vec<ClientSummary>,
+}
+
+/// What became of a place, all clients that had it together.
+#[derive(Clone, Debug, Serialize)]
+pub struct ClientSummary {
+    /// Its name.
+    pub name: String,
+    /// Clients that had the place.
+    pub connected: u64,
+    /// How they were parted with, by reason.
+    pub parted: BTreeMap<&'static str, u64>,
+    /// Frames that came for it.
+    pub frames_for: u64,
+    /// Frames that it was given.
+    pub frames_given: u64,
+    /// Their bytes.
+    pub bytes_given: u64,
+    /// Buffers that it gave back.
+    pub buffers_returned: u64,
+    /// Packets that it handed over.
+    pub packets_asked: u64,
+    /// Packets of it that the card took.
+    pub packets_sent: u64,
+    /// Their bytes.
+    pub bytes_sent: u64,
+    /// The longest that one of its packets waited, in ns.
+    pub sojourn_ns_max: u64,
+    /// Lies of it by name: of buffers that it gave back as `return.NAME`, of packets as `send.NAME`.
+    pub lies: BTreeMap<String, u64>,
+}
+
+impl ClientSummary {
+    pub(crate) fn of(
+        name: &str,
+        connected: u64,
+        parted: BTreeMap<&'static str, u64>,
+        counts: &ClientCounts<'_>,
+    ) -> Self {
+        let (receive, transmit) = (counts.receive, counts.transmit);
+        let mut lies = BTreeMap::new();
+        for (why, lied) in receive.faults.iter().filter(|(_, lied)| *lied > 0) {
+            lies.insert(format!("return.{}", why.name()), lied);
+        }
+        for (why, lost) in transmit.dropped.iter() {
+            if let forebay_ledger::OneOf::First(fault) = why
+                && lost.items > 0
+            {
+                lies.insert(format!("send.{}", fault.name()), lost.items);
+            }
+        }
+        Self {
+            name: name.to_owned(),
+            connected,
+            parted,
+            frames_for: counts.delivery.came.items,
+            frames_given: counts.delivery.given.items,
+            bytes_given: counts.delivery.given.bytes,
+            buffers_returned: receive.taken_back.items,
+            packets_asked: transmit.asked.items,
+            packets_sent: transmit.sent.items,
+            bytes_sent: transmit.sent.bytes,
+            sojourn_ns_max: transmit.sojourn_max_ns,
+            lies,
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! The daemon on one end of a virtual wire, clients with their library, and a peer on the other end of the wire, which alone knows what it sent.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod world;
+
+use forebay_client::protocol::{Message, Reason};
+use forebay_client::{Client, ClientError, SendError, Woken};
+use forebay_ring::{BareSender, FramePoolSpec, SIDE_FDS};
+use forebay_sys::seqpacket::{Arrived, SeqSocket};
+use forebay_testing::wire::{carries, is_inside, lay};
+use std::time::Instant;
+use world::{LONG, Peer, World, frame, mac, until};
+
+fn is_on_wire(test: &str) -> bool {
+    let is_inside = is_inside(test);
+    if is_inside {
+        lay();
+        carries();
+    }
+    is_inside
+}
+
+/// Sends each frame back, and so many of them.
+fn echo(mut client: Client, frames: u64) -> Client {
+    let mut frame = Vec::new();
+    while client.counts().sent < frames {
+        while client.receive_into(&mut frame).unwrap() {
+            let (to, from) = frame[..12].split_at_mut(6);
+            to.swap_with_slice(from);
+            while let Err(full) = client.send(&frame) {
+                assert!(matches!(full, SendError::Full { .. }), "{full}");
+                client.wait(Instant::now() + LONG).unwrap();
+            }
+        }
+        if client.counts().sent < frames {
+            assert_ne!(client.wait(Instant::now() + LONG).unwrap(), Woken::Due);
+        }
+    }
+    client.flush();
+    client
+}
+
+#[test]
+fn each_client_gets_its_own_frames_and_all_parties_count_the_same() {
+    if !is_on_wire("each_client_gets_its_own_frames_and_all_parties_count_the_same") {
+        return;
+    }
+    const FRAMES: u64 = 5_000;
+    let world = World::start("");
+    let threads = ["a", "b"].map(|name| {
+        let client = world.connect(name).unwrap();
+        std::thread::spawn(move || echo(client, FRAMES))
+    });
+    let mut peer = Peer::open();
+    let (mut sent_bytes, mut asked, mut had) = ([0; 2], [0; 2], [0; 2]);
+    while had != [FRAMES; 2] {
+        for place in 0..2 {
+            while asked[place] < FRAMES && asked[place] < had[place] + 32 {
+                let frame = frame(mac(place), asked[place], 60 + asked[place] as usize % 1_400);
+                sent_bytes[place] += frame.len() as u64;
+                peer.send(&frame);
+                asked[place] += 1;
+            }
+        }
+        for back in peer.receive() {
+            let place = usize::from(back[11]) - 1;
+            let right = frame(mac(place), had[place], 60 + had[place] as usize % 1_400);
+            assert_eq!(back[..6], right[6..12], "to the peer");
+            assert_eq!(back[6..12], right[..6], "from the client");
+            assert_eq!(back[12..], right[12..], "frame {} of {place}", had[place]);
+            had[place] += 1;
+        }
+    }
+    let counts = threads.map(|thread| thread.join().unwrap().counts());
+    let record = world.end();
+    assert!(record.is_closed(), "{:?}", record.envelope);
+    let summary = &record.summary;
+    for (place, (of, own)) in summary.clients.iter().zip(counts).enumerate() {
+        assert_eq!(
+            (own.received, own.sent, own.refused_full),
+            (FRAMES, FRAMES, 0)
+        );
+        assert_eq!((of.frames_for, of.frames_given), (FRAMES, own.received));
+        assert_eq!((of.packets_asked, of.packets_sent), (FRAMES, own.sent));
+        assert_eq!(
+            (of.bytes_given, of.bytes_sent),
+            (own.received_bytes, own.sent_bytes)
+        );
+        assert_eq!(of.bytes_given, sent_bytes[place]);
+        assert!(of.lies.is_empty());
+    }
+    assert_eq!(
+        (summary.frames_in, summary.frames_out),
+        (2 * FRAMES, 2 * FRAMES)
+    );
+    assert_eq!(summary.engine_residual_items, 0);
+    assert!(
+        record.envelope.drops.is_empty(),
+        "{:?}",
+        record.envelope.drops
+    );
+}
+
+#[test]
+fn a_client_that_dies_with_buffers_harms_nobody_and_its_place_is_free_again() {
+    if !is_on_wire("a_client_that_dies_with_buffers_harms_nobody_and_its_place_is_free_again") {
+        return;
+    }
+    let world = World::start("queue = 8");
+    let (mut keeps, mut takes) = (world.connect("a").unwrap(), world.connect("b").unwrap());
+    let mut peer = Peer::open();
+    let mut held = Vec::new();
+    for number in 0..50 {
+        peer.send(&frame(mac(0), number, 100));
+        peer.send(&frame(mac(1), number, 200));
+        let mut came = Vec::new();
+        until("the frame of the other one", || {
+            takes.receive_into(&mut came).unwrap()
+        });
+        takes.flush();
+        assert_eq!(came, frame(mac(1), number, 200));
+        while let Some(frame) = keeps.receive().unwrap() {
+            held.push(frame.hold());
+        }
+    }
+    until("all that it may hold", || {
+        let more = keeps.receive().unwrap().map(|frame| frame.hold());
+        held.extend(more);
+        held.len() == 8
+    });
+    assert!(keeps.receive().unwrap().is_none());
+    drop(keeps);
+    let mut again = None;
+    until("the place", || {
+        again = world.connect("a").ok();
+        again.is_some()
+    });
+    let mut again = again.unwrap();
+    peer.send(&frame(mac(0), 77, 100));
+    let mut came = Vec::new();
+    until("a frame for the next one", || {
+        again.receive_into(&mut came).unwrap()
+    });
+    assert_eq!(came, frame(mac(0), 77, 100));
+    again.flush();
+    let counts = takes.counts();
+    drop((again, takes));
+    let record = world.end();
+    assert!(record.is_closed(), "{:?}", record.envelope);
+    let [first, second] = &record.summary.clients[..] else {
+        panic!("two clients");
+    };
+    assert_eq!(
+        (first.frames_for, first.frames_given, first.connected),
+        (51, 9, 2)
+    );
+    assert_eq!(first.buffers_returned, 1);
+    assert_eq!(
+        (second.frames_for, second.frames_given),
+        (50, counts.received)
+    );
+    assert_eq!(second.buffers_returned, 50);
+    let lost = |name: &str| record.envelope.drops.get(name).map(|lost| lost.items);
+    assert_eq!(lost("mux_deliver.queue_full.a"), Some(42));
+    assert_eq!(lost("mux_receive.client_gone.a"), Some(8));
+    assert_eq!(
+        record.envelope.drops.len(),
+        2,
+        "{:?}",
+        record.envelope.drops
+    );
+}
+
+#[test]
+fn one_who_may_not_have_a_place_is_refused_and_told_why() {
+    if !is_on_wire("one_who_may_not_have_a_place_is_refused_and_told_why") {
+        return;
+    }
+    let world = World::start("");
+    let refused = |name: &str| match world.connect(name) {
+        Err(ClientError::Refused(refusal)) => (refusal.reason, refusal.text().to_owned()),
+        other => panic!("{other:?}"),
+    };
+    let uid = world::uid();
+    let no_place = |name: &str| {
+        let text = format!("no place '{name}' for user {uid}");
+        (Reason::NotAllowed, text)
+    };
+    assert_eq!(refused("nobody"), no_place("nobody"));
+    // It is there, for another user: which is not told.
+    assert_eq!(refused("other"), no_place("other"));
+    let _first = world.connect("a").unwrap();
+    let text = "the place 'a' has a client already".to_owned();
+    assert_eq!(refused("a"), (Reason::Taken, text));
+    let socket = SeqSocket::connect(&world.socket).unwrap();
+    socket.send(b"let me in", &[]).unwrap();
+    let mut record = [0; 256];
+    let mut found = Arrived::Nothing;
+    until("the refusal", || {
+        found = socket.receive(&mut record).unwrap();
+        found != Arrived::Nothing
+    });
+    let Arrived::Record(bytes) = found else {
+        panic!("{found:?}");
+    };
+    let Ok(Message::Refusal(refusal)) = Message::parse(&record[..bytes]) else {
+        panic!("no refusal");
+    };
+    assert_eq!(refusal.reason, Reason::Malformed);
+    until("the end", || {
+        socket.receive(&mut record).unwrap() == Arrived::End
+    });
+    let summary = world.end().summary;
+    assert_eq!(summary.connections, 5);
+    let reasons: Vec<_> = summary.refused.into_iter().collect();
+    assert_eq!(
+        reasons,
+        [("malformed", 1), ("not_allowed", 2), ("taken", 1)]
+    );
+}
+
+/// A client that maps its memory itself and writes into it what it likes.
+fn liar(world: &World) -> (SeqSocket, BareSender) {
+    let mut socket = None;
+    until("the door", || {
+        socket = SeqSocket::connect(&world.socket).ok();
+        socket.is_some()
+    });
+    let socket = socket.unwrap();
+    let hello = b"FBMX\x01\x00\x01\x01a";
+    socket.send(hello, &[]).unwrap();
+    let (mut record, mut fds, mut bytes) = ([0; 256], Vec::new(), 0);
+    until("the welcome", || {
+        match socket.receive_with_fds(&mut record, &mut fds).unwrap() {
+            Arrived::Record(found) => bytes = found,
+            Arrived::Nothing => {}
+            Arrived::End => panic!("refused"),
+        }
+        bytes > 0
+    });
+    let Ok(Message::Welcome(welcome)) = Message::parse(&record[..bytes]) else {
+        panic!("no welcome");
+    };
+    let spec = FramePoolSpec {
+        name: "liar".into(),
+        frames: welcome.transmit.frames,
+        frame_bytes: welcome.transmit.frame_bytes,
+    };
+    let sender = BareSender::map(&spec, fds.split_off(SIDE_FDS)).unwrap();
+    (socket, sender)
+}
+
+#[test]
+fn a_client_that_lies_is_disconnected_by_name_and_the_other_loses_nothing() {
+    if !is_on_wire("a_client_that_lies_is_disconnected_by_name_and_the_other_loses_nothing") {
+        return;
+    }
+    let world = World::start("");
+    let (socket, mut liar) = liar(&world);
+    let mut other = world.connect("b").unwrap();
+    let mut peer = Peer::open();
+    // The sender of another client, four times; three are forgiven.
+    for number in 0..4 {
+        let frame = frame(mac(1), number, 60);
+        let mut foreign = frame.clone();
+        foreign[6..12].copy_from_slice(&mac(1));
+        liar.send(number as u32, &foreign, 0).unwrap();
+        other.send(&echoed(&frame)).unwrap();
+    }
+    liar.publish();
+    liar.data.notify();
+    other.flush();
+    let mut came = Vec::new();
+    until("what the other one sent", || {
+        came.extend(peer.receive());
+        came.len() == 4
+    });
+    assert!(came.iter().all(|frame| frame[6..12] == mac(1)), "{came:?}");
+    let (mut record, mut said) = ([0; 256], None);
+    until("the end", || match socket.receive(&mut record).unwrap() {
+        Arrived::Record(bytes) => {
+            said = Some(Message::parse(&record[..bytes]).unwrap());
+            false
+        }
+        Arrived::Nothing => false,
+        Arrived::End => true,
+    });
+    let Some(Message::Refusal(refusal)) = said else {
+        panic!("{said:?}");
+    };
+    assert_eq!(refusal.reason, Reason::Faults);
+    drop(other);
+    let record = world.end();
+    assert!(record.is_closed(), "{:?}", record.envelope);
+    let [first, second] = &record.summary.clients[..] else {
+        panic!("two clients");
+    };
+    assert_eq!(first.lies.get("send.foreign_source"), Some(&4));
+    assert_eq!(first.parted.get("lied"), Some(&1));
+    assert_eq!((first.packets_asked, first.packets_sent), (4, 0));
+    assert_eq!((second.packets_asked, second.packets_sent), (4, 4));
+    assert!(second.lies.is_empty());
+}
+
+/// With receiver and sender in each other's place.
+fn echoed(frame: &[u8]) -> Vec<u8> {
+    let mut back = frame.to_vec();
+    let (to, from) = back[..12].split_at_mut(6);
+    to.swap_with_slice(from);
+    back
+}
+
+#[test]
+fn a_question_for_a_clients_address_is_answered_by_the_daemon() {
+    if !is_on_wire("a_question_for_a_clients_address_is_answered_by_the_daemon") {
+        return;
+    }
+    let world = World::start("");
+    let client = world.connect("a").unwrap();
+    let mut peer = Peer::open();
+    let mut question = [
+        &[0xff; 6][..],
+        &world::PEER,
+        &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1],
+    ]
+    .concat();
+    question.extend(world::PEER);
+    question.extend([10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 10, 0, 0, 10]);
+    question.resize(60, 0);
+    peer.send(&question);
+    let mut answers = Vec::new();
+    until("the answer", || {
+        answers.extend(peer.receive());
+        !answers.is_empty()
+    });
+    let answer = &answers[0];
+    assert_eq!(answer[..12], [world::PEER, mac(0)].concat());
+    assert_eq!(answer[20..22], [0, 2], "a reply");
+    assert_eq!(answer[22..32], [&mac(0)[..], &[10, 0, 0, 10]].concat());
+    drop(client);
+    let record = world.end();
+    assert!(record.is_closed(), "{:?}", record.envelope);
+    assert_eq!((record.summary.answers, record.summary.frames_out), (1, 1));
+}
+
+#[test]
+fn a_daemon_that_ends_is_an_error_of_its_clients_and_the_socket_is_free() {
+    if !is_on_wire("a_daemon_that_ends_is_an_error_of_its_clients_and_the_socket_is_free") {
+        return;
+    }
+    let world = World::start("");
+    let mut client = world.connect("a").unwrap();
+    let socket = world.socket.clone();
+    assert!(world.end().is_closed());
+    let gone = client.wait(Instant::now() + LONG).unwrap_err();
+    assert!(matches!(gone, ClientError::Gone), "{gone}");
+    assert!(!socket.exists());
+}
