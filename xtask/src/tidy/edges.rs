@@ -49,6 +49,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("forebay-emu", ENGINE),
     ("forebay-traffic", &["forebay-wire", "forebay-emu"]),
     (
+        "forebay-load",
+        &["forebay-wire", "forebay-ledger", "forebay-emu"],
+    ),
+    (
         "forebay-ctt",
         &["forebay-settings", "forebay-emu", "forebay-traffic"],
     ),
@@ -64,6 +68,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("forebay-run-mux", BELOW_RUN_MUX),
     ("forebay-run-emu", BELOW_RUN_EMU),
     ("forebay-run-traffic", BELOW_RUN_TRAFFIC),
+    ("forebay-run-load", BELOW_RUN_LOAD),
     ("forebay-report", BELOW_REPORT),
     ("forebay-bench", BELOW_FACES),
     (
@@ -83,6 +88,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "forebay-run-emu",
             "forebay-run-hades",
             "forebay-run-traffic",
+            "forebay-run-load",
             "forebay-ctt",
             "forebay-evb",
             "forebay-wire",
@@ -154,6 +160,14 @@ const BELOW_RUN_TRAFFIC: &[&str] = &[
     "forebay-link",
     "forebay-sys",
     "forebay-traffic",
+];
+
+const BELOW_RUN_LOAD: &[&str] = &[
+    "forebay-run",
+    "forebay-wire",
+    "forebay-ledger",
+    "forebay-sys",
+    "forebay-load",
 ];
 
 const BELOW_RUN_PROBE: &[&str] = &[

@@ -64,6 +64,7 @@ pub(super) const ENGINES: Places = Places {
         "crates/engines/forebay-tdm/",
         "crates/emulators/forebay-emu/",
         "crates/emulators/forebay-traffic/",
+        "crates/emulators/forebay-load/",
         "crates/emulators/forebay-ctt/",
     ],
 };

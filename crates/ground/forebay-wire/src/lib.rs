@@ -13,6 +13,7 @@
 //! | messaging: messages in a buffer, and the frames around buffers | [`netio3`], [`net`] |
 //! | what two ends say while they connect, over libfabric and over shared memory, and references to memory there | [`mod@fabric`], [`shm`] |
 //! | frames, IP packets and datagrams, as a capture holds them | [`packet`] |
+//! | packets of generated load | [`load`] |
 //! | flow records to a collector, and in files | [`ipfix`] |
 //! | how long a block of a capture file is, and blocks with packets | [`pcapng`] |
 //! | time-division UDP, and the heaps that it may carry | [`tdm`], [`mod@heap`] |
@@ -50,6 +51,7 @@ pub mod hld;
 pub mod hld_name;
 pub mod hld_scan;
 pub mod ipfix;
+pub mod load;
 pub mod mover;
 pub mod net;
 pub mod netio3;

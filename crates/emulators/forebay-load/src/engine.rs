@@ -1,0 +1,214 @@
+//! The engine: which packets are due, and what becomes of them.
+
+use forebay_emu::rng::hash;
+use forebay_wire::load::{HEAD_BYTES, LoadError, LoadHead};
+
+use crate::account::{AnswerDrop, Counts, FlightDrop, SendDrop};
+use crate::config::{Config, ConfigError};
+use crate::moments::Moments;
+use crate::target::Target;
+
+/// Most packets of a target that wait for room; those behind them are made when there is some.
+pub const BATCH_PACKETS: usize = 64;
+/// What was due before the end of the duration is still sent for so long, in ns.
+pub const CATCH_UP_NS: u64 = 100_000_000;
+
+/// A packet that is to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Due {
+    /// Its number, from 0.
+    pub sequence: u64,
+    /// Its length, in bytes of payload.
+    pub bytes: usize,
+    /// When it is due.
+    pub due_ns: u64,
+}
+
+/// What came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Came {
+    /// An answer in time.
+    Answer {
+        /// Since the packet was given to the kernel, by the clock of the program.
+        rtt_ns: u64,
+        /// Between the kernel's stamps of both, if there are.
+        kernel_rtt_ns: Option<u64>,
+    },
+    /// It is none, by this reason.
+    Dropped(AnswerDrop),
+}
+
+/// Load for all targets.
+#[derive(Clone, Debug)]
+pub struct Load {
+    config: Config,
+    targets: Vec<Target>,
+    filling: Box<[u8]>,
+    /// No packet is made that is due then or later.
+    end_ns: Option<u64>,
+    /// None is made then, whenever it was due.
+    over_ns: Option<u64>,
+}
+
+impl Load {
+    /// Begins at `now_ns`, of any clock that never jumps.
+    ///
+    /// # Errors
+    /// Such load cannot be made.
+    pub fn new(config: Config, now_ns: u64) -> Result<Self, ConfigError> {
+        config.check()?;
+        let target = |pace: &_| Target::new(*pace, config.window(*pace), now_ns);
+        let words = (0..config.sizes.most().div_ceil(8) as u64)
+            .map(|at| hash(u64::from(config.run), at).to_be_bytes());
+        let end_ns = config.duration_ns.map(|ns| now_ns.saturating_add(ns));
+        Ok(Self {
+            targets: config.paces.iter().map(target).collect(),
+            filling: words.flatten().collect(),
+            end_ns,
+            over_ns: end_ns.map(|end_ns| end_ns.saturating_add(CATCH_UP_NS)),
+            config,
+        })
+    }
+
+    /// The packets of a target that are to be sent now, in order.
+    pub fn poll_due(&mut self, target: usize, now_ns: u64) -> &[Due] {
+        let ends = (self.end_ns, self.over_ns);
+        let target = &mut self.targets[target];
+        target.make(&self.config.sizes, now_ns, ends);
+        target.waiting()
+    }
+
+    /// Writes a packet of a target; room for its length is needed.
+    #[inline]
+    pub fn emit(&self, target: usize, due: &Due, packet: &mut [u8]) {
+        let head = self.head(target, due.sequence, due.bytes);
+        packet[..HEAD_BYTES].copy_from_slice(&head.emit());
+        packet[HEAD_BYTES..due.bytes].copy_from_slice(&self.filling[HEAD_BYTES..due.bytes]);
+    }
+
+    const fn head(&self, target: usize, sequence: u64, bytes: usize) -> LoadHead {
+        LoadHead {
+            target: target as u16,
+            run: self.config.run,
+            sequence,
+            bytes: bytes as u32,
+        }
+    }
+
+    /// The kernel took the first so many packets of those that were due.
+    pub fn handle_sent(&mut self, target: usize, packets: usize, now_ns: u64) {
+        self.targets[target].sent(packets, now_ns);
+    }
+
+    /// The first of those that were due is not sent.
+    pub fn handle_refused(&mut self, target: usize, why: SendDrop) {
+        self.targets[target].refused(why);
+    }
+
+    /// The kernel says when a packet left, by a clock of its own.
+    pub fn handle_stamp(&mut self, target: usize, sequence: u64, stamp_ns: u64) {
+        self.targets[target].stamp(sequence, stamp_ns);
+    }
+
+    /// A packet came at a target's socket, of which the kernel may have a stamp.
+    pub fn handle_packet(
+        &mut self,
+        target: usize,
+        packet: &[u8],
+        now_ns: u64,
+        stamp_ns: Option<u64>,
+    ) -> Came {
+        let sequence = self.read(target, packet);
+        self.targets[target].came(packet.len(), sequence, (now_ns, stamp_ns))
+    }
+
+    /// The number of the packet that this one answers.
+    fn read(&self, target: usize, packet: &[u8]) -> Result<u64, AnswerDrop> {
+        let head = LoadHead::parse(packet).map_err(|error| match error {
+            LoadError::Short(_) | LoadError::Magic(_) => AnswerDrop::Foreign,
+            LoadError::Checksum { .. } => AnswerDrop::Corrupt,
+        })?;
+        if head.run != self.config.run || usize::from(head.target) != target {
+            return Err(AnswerDrop::Foreign);
+        }
+        let is_whole = head.bytes as usize == packet.len()
+            && self.filling.get(HEAD_BYTES..packet.len()) == Some(&packet[HEAD_BYTES..]);
+        is_whole.then_some(head.sequence).ok_or(AnswerDrop::Corrupt)
+    }
+
+    /// Gives up what was not answered in time.
+    pub fn handle_timeout(&mut self, now_ns: u64) {
+        if let Some(until_ns) = now_ns.checked_sub(self.config.time_out_ns) {
+            for target in &mut self.targets {
+                target.expire(until_ns, FlightDrop::TimeOut);
+            }
+        }
+    }
+
+    /// The connection to a target is lost: nothing of it is answered any more.
+    pub fn handle_lost(&mut self, target: usize) {
+        self.targets[target].lose();
+    }
+
+    /// When packets are due or given up next.
+    pub fn poll_timeout(&mut self, now_ns: u64) -> Option<u64> {
+        let (ends, time_out_ns) = ((self.end_ns, self.over_ns), self.config.time_out_ns);
+        let targets = self.targets.iter_mut();
+        let wakes = targets.filter_map(|target| target.wake_ns(now_ns, ends, time_out_ns));
+        wakes.min()
+    }
+
+    /// No packet is made from now on.
+    pub fn stop(&mut self, now_ns: u64) {
+        self.end_ns = Some(self.end_ns.map_or(now_ns, |end_ns| end_ns.min(now_ns)));
+        self.over_ns = self.end_ns;
+    }
+
+    /// Whether nothing is made, waits for room or for an answer.
+    #[must_use]
+    pub fn is_over(&self, now_ns: u64) -> bool {
+        let ends = (self.end_ns, self.over_ns);
+        self.targets
+            .iter()
+            .all(|target| target.is_over(now_ns, ends))
+    }
+
+    /// Gives up all that waits for room or for an answer.
+    pub fn end(&mut self) {
+        for target in &mut self.targets {
+            target.give_up_waiting(SendDrop::NotSent);
+            target.expire(u64::MAX, FlightDrop::RunEnded);
+        }
+    }
+
+    /// What was counted of a target.
+    #[must_use]
+    pub fn counts(&self, target: usize) -> Counts {
+        self.targets[target].counts()
+    }
+
+    /// By how much packets of a target were sent later than they were due, in ns.
+    #[must_use]
+    pub fn lateness(&self, target: usize) -> &Moments {
+        &self.targets[target].late
+    }
+
+    /// Round-trip times of a target by the program's clock, in ns, of all answers.
+    #[must_use]
+    pub fn rtt(&self, target: usize) -> &Moments {
+        &self.targets[target].rtt
+    }
+
+    /// Round-trip times of a target between the kernel's stamps, in ns, of those answers that have both.
+    #[must_use]
+    pub fn kernel_rtt(&self, target: usize) -> &Moments {
+        &self.targets[target].kernel_rtt
+    }
+
+    /// The part of what was due of a target until `now_ns` that was not made, 0 to 1.
+    #[must_use]
+    pub fn short(&self, target: usize, now_ns: u64) -> f64 {
+        let until_ns = self.end_ns.map_or(now_ns, |end_ns| end_ns.min(now_ns));
+        self.targets[target].short(until_ns)
+    }
+}

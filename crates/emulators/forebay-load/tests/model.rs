@@ -1,0 +1,364 @@
+//! The engine against a naive model that keeps every packet for ever, in virtual time: with loss, delay, copies and damage.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::collections::{BTreeMap, HashMap};
+
+use forebay_load::account::Counts;
+use forebay_load::{AnswerDrop, Came, Config, FlightDrop, Load, Pace, Rate, SendDrop, Sizes};
+use proptest::prelude::*;
+
+const TIME_OUT_NS: u64 = 2_000_000;
+const STEP_NS: u64 = 100_000;
+
+/// What the way does with one packet, by its number modulo the length of the list.
+#[derive(Clone, Debug)]
+enum Way {
+    Answer { after: u64 },
+    Twice { after: u64 },
+    Damage { after: u64, at: usize },
+    Lose,
+    Refuse,
+}
+
+fn way() -> impl Strategy<Value = Way> {
+    prop_oneof![
+        6 => (1..30_u64).prop_map(|after| Way::Answer { after }),
+        1 => (1..30_u64).prop_map(|after| Way::Twice { after }),
+        1 => (1..30_u64, 0..24_usize).prop_map(|(after, at)| Way::Damage { after, at }),
+        1 => Just(Way::Lose),
+        1 => Just(Way::Refuse),
+    ]
+}
+
+/// What a naive observer counts: when each packet left, and whether it was answered.
+#[derive(Default)]
+struct Model {
+    sent: HashMap<u64, u64>,
+    answered: HashMap<u64, bool>,
+    in_time: u64,
+    late: u64,
+    duplicate: u64,
+    damaged: u64,
+    refused: u64,
+    rtt_ns: Vec<u64>,
+}
+
+impl Model {
+    fn answer(&mut self, sequence: u64, now_ns: u64) {
+        let rtt_ns = now_ns - self.sent[&sequence];
+        let again = self.answered.insert(sequence, true).is_some();
+        if again {
+            self.duplicate += 1;
+        } else if rtt_ns >= TIME_OUT_NS {
+            self.late += 1;
+        } else {
+            self.in_time += 1;
+            self.rtt_ns.push(rtt_ns);
+        }
+    }
+}
+
+fn closes(counts: &Counts) {
+    let send = &counts.send;
+    assert_eq!(
+        send.due.packets,
+        send.taken.packets
+            + packets(send.dropped.iter().map(|(_, it)| it.packets))
+            + counts.waiting.packets
+    );
+    let flight = &counts.flight;
+    assert_eq!(
+        flight.sent.packets,
+        flight.answered.packets
+            + packets(flight.lost.iter().map(|(_, it)| it.packets))
+            + counts.in_flight.packets
+    );
+    assert_eq!(
+        flight.sent.bytes,
+        flight.answered.bytes
+            + packets(flight.lost.iter().map(|(_, it)| it.bytes))
+            + counts.in_flight.bytes
+    );
+    let answer = &counts.answer;
+    assert_eq!(
+        answer.came.packets,
+        answer.matched.packets + packets(answer.dropped.iter().map(|(_, it)| it.packets))
+    );
+    assert_eq!(send.taken, flight.sent);
+    assert_eq!(answer.matched, flight.answered);
+}
+
+fn packets(all: impl Iterator<Item = u64>) -> u64 {
+    all.sum()
+}
+
+/// Runs one target over the way, and holds each step against the model.
+fn run(pace: Pace, ways: &[Way], room: usize) -> (Load, Model) {
+    let config = Config {
+        paces: vec![pace],
+        sizes: Sizes::Range(24, 200),
+        time_out_ns: TIME_OUT_NS,
+        duration_ns: Some(20_000_000),
+        run: 9,
+    };
+    let mut load = Load::new(config, 1_000).unwrap();
+    let (mut model, mut coming) = (
+        Model::default(),
+        BTreeMap::<u64, Vec<(u64, Vec<u8>, bool)>>::new(),
+    );
+    let mut now_ns = 1_000;
+    while !load.is_over(now_ns) {
+        load.handle_timeout(now_ns);
+        let due = load.poll_due(0, now_ns).to_vec();
+        for due in due.iter().take(room) {
+            assert!(due.due_ns <= now_ns);
+            let mut packet = vec![0; due.bytes];
+            load.emit(0, due, &mut packet);
+            let way = &ways[(due.sequence % ways.len() as u64) as usize];
+            if matches!(way, Way::Refuse) {
+                load.handle_refused(0, SendDrop::NoBuffer);
+                model.refused += 1;
+                continue;
+            }
+            load.handle_sent(0, 1, now_ns);
+            model.sent.insert(due.sequence, now_ns);
+            let mut comes = |after: u64, packet: Vec<u8>, is_whole| {
+                coming.entry(now_ns + after * STEP_NS).or_default().push((
+                    due.sequence,
+                    packet,
+                    is_whole,
+                ));
+            };
+            match *way {
+                Way::Answer { after } => comes(after, packet, true),
+                Way::Twice { after } => {
+                    comes(after, packet.clone(), true);
+                    comes(after + 1, packet, true);
+                }
+                Way::Damage { after, at } => {
+                    packet[at] ^= 0x10;
+                    comes(after, packet, false);
+                }
+                Way::Lose | Way::Refuse => {}
+            }
+        }
+        now_ns += STEP_NS;
+        while let Some(first) = coming.first_entry().filter(|first| *first.key() <= now_ns) {
+            let at_ns = *first.key();
+            // A packet's time is over before an answer of the same instant is looked at.
+            load.handle_timeout(at_ns);
+            for (sequence, packet, is_whole) in first.remove() {
+                let came = load.handle_packet(0, &packet, at_ns, None);
+                if is_whole {
+                    model.answer(sequence, at_ns);
+                } else {
+                    model.damaged += 1;
+                    assert!(
+                        matches!(
+                            came,
+                            Came::Dropped(AnswerDrop::Corrupt | AnswerDrop::Foreign)
+                        ),
+                        "{came:?}"
+                    );
+                }
+            }
+        }
+        closes(&load.counts(0));
+    }
+    (load, model)
+}
+
+fn holds(load: &Load, model: &Model) {
+    let counts = load.counts(0);
+    assert_eq!(counts.flight.sent.packets, model.sent.len() as u64);
+    assert_eq!(counts.flight.answered.packets, model.in_time);
+    assert_eq!(
+        counts.answer.dropped[AnswerDrop::Duplicate].packets,
+        model.duplicate
+    );
+    // What comes behind the end of the run is not looked at, so that not all late ones are seen.
+    assert_eq!(counts.answer.dropped[AnswerDrop::Late].packets, model.late);
+    let damaged =
+        [AnswerDrop::Corrupt, AnswerDrop::Foreign].map(|why| counts.answer.dropped[why].packets);
+    assert_eq!(damaged[0] + damaged[1], model.damaged);
+    assert_eq!(
+        counts.send.dropped[SendDrop::NoBuffer].packets,
+        model.refused
+    );
+    let lost = counts.flight.lost[FlightDrop::TimeOut].packets;
+    assert_eq!(lost, model.sent.len() as u64 - model.in_time);
+    assert_eq!((counts.waiting.packets, counts.in_flight.packets), (0, 0));
+    let rtt = load.rtt(0);
+    assert_eq!(rtt.count(), model.rtt_ns.len() as u64);
+    assert_eq!(rtt.min(), model.rtt_ns.iter().copied().min().unwrap_or(0));
+    assert_eq!(rtt.max(), model.rtt_ns.iter().copied().max().unwrap_or(0));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn an_open_loop_counts_what_the_model_counts(
+        rate in 500..40_000_u64,
+        room in 1..70_usize,
+        ways in proptest::collection::vec(way(), 1..12),
+    ) {
+        let (load, model) = run(Pace::Open(Rate::Packets(rate)), &ways, room);
+        holds(&load, &model);
+        // All that was due within 20 ms was made: the schedule does not slip, however small the room was.
+        let due = (20_000_000 * rate).div_ceil(1_000_000_000);
+        if rate * STEP_NS * 2 < 1_000_000_000 * room as u64 {
+            prop_assert_eq!(load.counts(0).send.due.packets, due);
+            prop_assert!(load.short(0, 20_001_000) <= 1.0 / due as f64);
+        }
+    }
+
+    #[test]
+    fn a_closed_loop_has_so_many_on_their_way(
+        most in 1..40_u32,
+        ways in proptest::collection::vec(way(), 1..12),
+    ) {
+        let has_answer = ways.iter().any(|way| !matches!(way, Way::Refuse));
+        prop_assume!(has_answer);
+        let (load, model) = run(Pace::Closed(most), &ways, 64);
+        holds(&load, &model);
+        prop_assert!(model.sent.len() >= most as usize);
+    }
+}
+
+fn one(pace: Pace, duration_ns: Option<u64>) -> Load {
+    let config = Config {
+        paces: vec![pace],
+        sizes: Sizes::List(vec![24, 100]),
+        time_out_ns: TIME_OUT_NS,
+        duration_ns,
+        run: 1,
+    };
+    Load::new(config, 0).unwrap()
+}
+
+#[test]
+fn who_is_late_catches_up_and_is_told_how_late_it_was() {
+    let mut load = one(Pace::Open(Rate::Packets(1_000)), Some(10_000_000));
+    assert_eq!(load.poll_due(0, 0).len(), 1);
+    load.handle_sent(0, 1, 0);
+    // Held up for 5 ms: all that was due meanwhile goes at once, the next at its own time.
+    let due: Vec<u64> = load
+        .poll_due(0, 5_500_000)
+        .iter()
+        .map(|due| due.due_ns)
+        .collect();
+    assert_eq!(due, [1_000_000, 2_000_000, 3_000_000, 4_000_000, 5_000_000]);
+    load.handle_sent(0, 5, 5_500_000);
+    assert_eq!(load.poll_timeout(5_500_000), Some(2_000_000));
+    load.handle_timeout(5_500_000);
+    assert_eq!(load.poll_timeout(5_500_000), Some(6_000_000));
+    assert_eq!(
+        (load.lateness(0).max(), load.lateness(0).count()),
+        (4_500_000, 6)
+    );
+    assert_eq!(load.short(0, 5_500_000), 0.0);
+}
+
+#[test]
+fn what_could_not_be_made_in_time_is_told() {
+    let mut load = one(Pace::Open(Rate::Packets(1_000_000)), Some(10_000_000));
+    load.poll_due(0, 10_000_000);
+    load.handle_sent(0, 64, 10_000_000);
+    let far_ns = 200_000_000;
+    assert!(load.poll_due(0, far_ns).is_empty());
+    let short = load.short(0, far_ns);
+    assert!(
+        (short - (10_000.0 - 64.0) / 10_000.0).abs() < 1e-9,
+        "{short}"
+    );
+}
+
+#[test]
+fn answers_out_of_order_are_counted() {
+    let mut load = one(Pace::Closed(3), None);
+    let due = load.poll_due(0, 0).to_vec();
+    load.handle_sent(0, 3, 0);
+    for at in [0, 2, 1] {
+        let mut packet = vec![0; due[at].bytes];
+        load.emit(0, &due[at], &mut packet);
+        load.handle_packet(0, &packet, 10, None);
+    }
+    assert_eq!(load.counts(0).reordered, 1);
+    closes(&load.counts(0));
+}
+
+#[test]
+fn stamps_of_the_kernel_go_before_the_programs_clock() {
+    let mut load = one(Pace::Closed(1), None);
+    let due = load.poll_due(0, 0)[0];
+    load.handle_sent(0, 1, 100);
+    load.handle_stamp(0, 0, 7_000);
+    let mut packet = vec![0; due.bytes];
+    load.emit(0, &due, &mut packet);
+    let came = load.handle_packet(0, &packet, 5_100, Some(9_500));
+    assert_eq!(
+        came,
+        Came::Answer {
+            rtt_ns: 5_000,
+            kernel_rtt_ns: Some(2_500)
+        }
+    );
+    assert_eq!(
+        (load.rtt(0).max(), load.kernel_rtt(0).max()),
+        (5_000, 2_500)
+    );
+}
+
+#[test]
+fn packets_of_others_and_of_other_targets_are_foreign() {
+    let mut config = Config {
+        paces: vec![Pace::Closed(1); 2],
+        sizes: Sizes::List(vec![40]),
+        time_out_ns: TIME_OUT_NS,
+        duration_ns: None,
+        run: 1,
+    };
+    let mut load = Load::new(config.clone(), 0).unwrap();
+    config.run = 2;
+    let mut other = Load::new(config, 0).unwrap();
+    let due = load.poll_due(0, 0)[0];
+    load.handle_sent(0, 1, 0);
+    other.poll_due(0, 0);
+    let mut packet = [0; 40];
+    other.emit(0, &due, &mut packet);
+    assert_eq!(
+        load.handle_packet(0, &packet, 1, None),
+        Came::Dropped(AnswerDrop::Foreign)
+    );
+    load.emit(1, &due, &mut packet);
+    assert_eq!(
+        load.handle_packet(0, &packet, 1, None),
+        Came::Dropped(AnswerDrop::Foreign)
+    );
+    load.emit(0, &due, &mut packet);
+    let cut = load.handle_packet(0, &packet[..39], 1, None);
+    assert_eq!(cut, Came::Dropped(AnswerDrop::Corrupt));
+    packet[39] ^= 1;
+    assert_eq!(
+        load.handle_packet(0, &packet, 1, None),
+        Came::Dropped(AnswerDrop::Corrupt)
+    );
+    // A number that was never sent.
+    load.emit(
+        0,
+        &forebay_load::Due {
+            sequence: 77,
+            ..due
+        },
+        &mut packet,
+    );
+    assert_eq!(
+        load.handle_packet(0, &packet, 1, None),
+        Came::Dropped(AnswerDrop::Foreign)
+    );
+    load.end();
+    closes(&load.counts(0));
+    assert_eq!(load.counts(0).flight.lost[FlightDrop::RunEnded].packets, 1);
+}

@@ -1,0 +1,382 @@
+//! The ledgers of generated load, of which each target has three accounts, and of the echo.
+
+use std::path::Path;
+
+use forebay_ledger::{
+    Account, Book, Counter, DropReason, GroupId, GroupWriter, HistogramId, HistogramWriter, Schema,
+    SchemaBuilder, Snapshot, Tally, Unit, reasons,
+};
+use forebay_load::{Amount, AnswerDrop, Counts, FlightDrop, SendDrop};
+use forebay_run::error::RunError;
+use forebay_run::record::{Envelope, Record};
+use forebay_run::run_dir::{KeptLedger, RunEnd};
+use serde::Serialize;
+
+use crate::end::Seen;
+
+reasons! {
+    /// Why an echo does not send back what came.
+    pub(crate) enum EchoDrop {
+        /// Its socket had no room.
+        NoRoom = "no_room",
+        /// The kernel refused it.
+        Refused = "refused",
+        /// Its sender is gone.
+        Disconnected = "disconnected",
+    }
+}
+
+/// Name of a target: A, B, … Z, AA, AB, …
+pub(crate) fn target_name(at: usize) -> String {
+    let letter = char::from(b'A' + (at % 26) as u8);
+    match at / 26 {
+        0 => letter.to_string(),
+        more => target_name(more - 1) + &letter.to_string(),
+    }
+}
+
+struct Words {
+    send: Account<SendDrop>,
+    flight: Account<FlightDrop>,
+    answer: Account<AnswerDrop>,
+    reordered: Counter,
+}
+
+struct Declared {
+    schema: Schema,
+    group: GroupId,
+    targets: Vec<Words>,
+    histograms: Vec<[HistogramId; 2]>,
+}
+
+fn declare(run_id: &str, targets: usize) -> Result<Declared, RunError> {
+    let mut schema = SchemaBuilder::new(run_id);
+    schema.program("load");
+    let group = schema.group("load");
+    let (mut words, mut histograms) = (Vec::new(), Vec::new());
+    for name in (0..targets).map(target_name) {
+        let (_, send) = schema.account::<SendDrop>(group, "load_send", &name, Unit::Packets);
+        let (id, flight) = schema.account::<FlightDrop>(group, "load_flight", &name, Unit::Packets);
+        let (_, answer) = schema.account::<AnswerDrop>(group, "load_answer", &name, Unit::Packets);
+        schema.headline(id);
+        let help =
+            "Answers in time to packets that were sent before one that was answered already.";
+        words.push(Words {
+            send,
+            flight,
+            answer,
+            reordered: schema.counter(group, "load_reordered", &name, help),
+        });
+        histograms.push(
+            ["load_rtt_ns", "load_kernel_rtt_ns"].map(|of| schema.histogram(of, "ns", &name)),
+        );
+    }
+    Ok(Declared {
+        schema: schema.finish()?,
+        group,
+        targets: words,
+        histograms,
+    })
+}
+
+/// Sets the terms of an account.
+fn set<R: DropReason>(
+    book: &mut Book,
+    account: &Account<R>,
+    [incoming, outgoing, held]: [Amount; 3],
+    dropped: impl Iterator<Item = (R, Amount)>,
+) {
+    let mut tally = |to: Tally, amount: Amount| {
+        book.set(to.items, amount.packets);
+        book.set(to.bytes, amount.bytes);
+    };
+    tally(account.incoming, incoming);
+    tally(account.outgoing, outgoing);
+    tally(account.held, held);
+    for (why, amount) in dropped {
+        tally(account.lost(why), amount);
+    }
+}
+
+/// The books of generated load.
+pub(crate) struct Books {
+    ledger: KeptLedger,
+    writer: GroupWriter,
+    book: Book,
+    targets: Vec<Words>,
+}
+
+impl Books {
+    /// Makes them, in the run directory `out` or nowhere but here, with the histograms of round-trip times.
+    pub(crate) fn open(
+        targets: usize,
+        out: Option<&Path>,
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<(Self, Seen), RunError> {
+        let run_id = format!("load-{}", std::process::id());
+        let declared = declare(&run_id, targets)?;
+        let schema = &declared.schema;
+        let ledger = KeptLedger::open(schema, &run_id, out, 0, tell)?;
+        let of = |which: usize| -> Result<Vec<HistogramWriter>, RunError> {
+            let all = declared.histograms.iter();
+            all.map(|ids| Ok(HistogramWriter::attach(schema, ledger.words(), ids[which])?))
+                .collect()
+        };
+        let seen = Seen {
+            rtt_ns: of(0)?,
+            kernel_rtt_ns: of(1)?,
+        };
+        let writer = GroupWriter::attach(schema, ledger.words(), declared.group)?;
+        let books = Self {
+            book: writer.restore(),
+            writer,
+            ledger,
+            targets: declared.targets,
+        };
+        Ok((books, seen))
+    }
+
+    /// Fills in what there is now, and shows it.
+    pub(crate) fn show(&mut self, counts: impl Fn(usize) -> Counts) {
+        for (at, words) in self.targets.iter().enumerate() {
+            let Counts {
+                send,
+                waiting,
+                flight,
+                in_flight,
+                answer,
+                reordered,
+            } = counts(at);
+            let book = &mut self.book;
+            let terms = [send.due, send.taken, waiting];
+            set(book, &words.send, terms, send.dropped.iter());
+            let terms = [flight.sent, flight.answered, in_flight];
+            set(book, &words.flight, terms, flight.lost.iter());
+            let terms = [answer.came, answer.matched, Amount::default()];
+            set(book, &words.answer, terms, answer.dropped.iter());
+            book.set(words.reordered, reordered);
+        }
+        self.writer.commit(&self.book);
+        self.ledger.heartbeat();
+    }
+
+    pub(crate) fn snapshot(&self) -> Result<Snapshot, RunError> {
+        Ok(self.ledger.reader()?.snapshot()?)
+    }
+
+    /// Closes them, and leaves ledger and record in the run's directory, if there is one.
+    pub(crate) fn close<S: Serialize>(
+        mut self,
+        end: RunEnd,
+        summary: impl FnOnce(&Envelope) -> S,
+    ) -> Result<Record<S>, RunError> {
+        self.ledger.conclude(end, summary)
+    }
+}
+
+/// What an echo counted over one protocol.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Echoed {
+    /// Packets, or reads of a connection, that came.
+    pub came: u64,
+    /// Their bytes.
+    pub came_bytes: u64,
+    /// Those that went back.
+    pub returned: u64,
+    /// Their bytes.
+    pub returned_bytes: u64,
+}
+
+/// The counts of an echo over one protocol.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct EchoCounts {
+    pub(crate) came: Amount,
+    pub(crate) returned: Amount,
+    pub(crate) held: Amount,
+    pub(crate) dropped: forebay_ledger::PerReason<EchoDrop, Amount, { EchoDrop::COUNT }>,
+}
+
+impl EchoCounts {
+    /// One more is lost.
+    pub(crate) fn lose(&mut self, why: EchoDrop, bytes: usize) {
+        self.dropped[why].add(bytes);
+    }
+}
+
+impl From<&EchoCounts> for Echoed {
+    fn from(counts: &EchoCounts) -> Self {
+        Self {
+            came: counts.came.packets,
+            came_bytes: counts.came.bytes,
+            returned: counts.returned.packets,
+            returned_bytes: counts.returned.bytes,
+        }
+    }
+}
+
+fn declare_echo(run_id: &str) -> Result<(Schema, GroupId, [Account<EchoDrop>; 2]), RunError> {
+    let mut schema = SchemaBuilder::new(run_id);
+    schema.program("load-echo");
+    let group = schema.group("echo");
+    let accounts = ["udp", "tcp"].map(|owner| {
+        let (id, account) = schema.account::<EchoDrop>(group, "echo", owner, Unit::Packets);
+        schema.headline(id);
+        account
+    });
+    Ok((schema.finish()?, group, accounts))
+}
+
+/// The books of an echo.
+pub(crate) struct EchoBooks {
+    ledger: KeptLedger,
+    writer: GroupWriter,
+    book: Book,
+    accounts: [Account<EchoDrop>; 2],
+}
+
+impl EchoBooks {
+    pub(crate) fn open(out: Option<&Path>, tell: &mut dyn FnMut(&str)) -> Result<Self, RunError> {
+        let run_id = format!("load-echo-{}", std::process::id());
+        let (schema, group, accounts) = declare_echo(&run_id)?;
+        let ledger = KeptLedger::open(&schema, &run_id, out, 0, tell)?;
+        let writer = GroupWriter::attach(&schema, ledger.words(), group)?;
+        Ok(Self {
+            book: writer.restore(),
+            writer,
+            ledger,
+            accounts,
+        })
+    }
+
+    /// Fills in what there is now of UDP and of TCP, and shows it.
+    pub(crate) fn show(&mut self, counts: [EchoCounts; 2]) {
+        for (account, counts) in self.accounts.iter().zip(counts) {
+            let terms = [counts.came, counts.returned, counts.held];
+            set(&mut self.book, account, terms, counts.dropped.iter());
+        }
+        self.writer.commit(&self.book);
+        self.ledger.heartbeat();
+    }
+
+    pub(crate) fn close<S: Serialize>(
+        mut self,
+        end: RunEnd,
+        summary: S,
+    ) -> Result<Record<S>, RunError> {
+        self.ledger.conclude(end, |_| summary)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_of_accounts_has_these_ledgers() {
+        let load = declare("load-1", 1).unwrap().schema.outline();
+        forebay_testing::accounts::assert_section("load", &[load]);
+        let echo = declare_echo("load-echo-1").unwrap().0.outline();
+        forebay_testing::accounts::assert_section("load-echo", &[echo]);
+    }
+
+    #[test]
+    fn targets_are_called_by_letters() {
+        let names = [0, 1, 25, 26, 27, 51, 52, 701, 702].map(target_name);
+        assert_eq!(names, ["A", "B", "Z", "AA", "AB", "AZ", "BA", "ZZ", "AAA"]);
+    }
+
+    #[test]
+    fn each_count_is_in_its_own_term() {
+        let amount = |packets| Amount {
+            packets,
+            bytes: packets * 10,
+        };
+        let mut counts = Counts::default();
+        (counts.send.due, counts.send.taken, counts.waiting) = (amount(1), amount(2), amount(3));
+        (counts.flight.sent, counts.flight.answered) = (amount(4), amount(5));
+        (counts.in_flight, counts.reordered) = (amount(6), 7);
+        (counts.answer.came, counts.answer.matched) = (amount(8), amount(9));
+        let mut number = 10;
+        let mut next = || {
+            number += 1;
+            amount(number)
+        };
+        counts
+            .send
+            .dropped
+            .iter_mut()
+            .for_each(|(_, to)| *to = next());
+        counts
+            .flight
+            .lost
+            .iter_mut()
+            .for_each(|(_, to)| *to = next());
+        counts
+            .answer
+            .dropped
+            .iter_mut()
+            .for_each(|(_, to)| *to = next());
+        let (mut books, _) = Books::open(2, None, &mut |_| {}).unwrap();
+        books.show(|at| match at {
+            0 => Counts::default(),
+            _ => counts,
+        });
+        let shown = books.snapshot().unwrap();
+        let words = &books.targets[1];
+        let terms = [
+            words.send.incoming,
+            words.send.outgoing,
+            words.send.held,
+            words.flight.incoming,
+            words.flight.outgoing,
+            words.flight.held,
+        ];
+        assert_eq!(terms.map(|term| shown.tally(term).0), [1, 2, 3, 4, 5, 6]);
+        assert_eq!(shown.value(words.reordered), 7);
+        let answer = [
+            words.answer.incoming,
+            words.answer.outgoing,
+            words.answer.held,
+        ];
+        assert_eq!(answer.map(|term| shown.tally(term).1), [80, 90, 0]);
+        let dropped = words.send.losses().map(|(_, tally)| tally);
+        let dropped = dropped.chain(words.flight.losses().map(|(_, tally)| tally));
+        let dropped = dropped.chain(words.answer.losses().map(|(_, tally)| tally));
+        for (tally, packets) in dropped.zip(11..) {
+            assert_eq!(shown.tally(tally), (packets, packets * 10));
+        }
+        assert_eq!(shown.tally(books.targets[0].send.incoming), (0, 0));
+    }
+
+    #[test]
+    fn each_count_of_an_echo_is_in_its_own_term() {
+        let amount = |packets| Amount {
+            packets,
+            bytes: packets * 10,
+        };
+        let mut counts = EchoCounts {
+            came: amount(1),
+            returned: amount(2),
+            held: amount(3),
+            ..EchoCounts::default()
+        };
+        for ((_, to), packets) in counts.dropped.iter_mut().zip(4..) {
+            *to = amount(packets);
+        }
+        let mut books = EchoBooks::open(None, &mut |_| {}).unwrap();
+        books.show([EchoCounts::default(), counts]);
+        let shown = books.ledger.reader().unwrap().snapshot().unwrap();
+        let [udp, tcp] = &books.accounts;
+        assert_eq!(shown.tally(udp.incoming), (0, 0));
+        let terms = [tcp.incoming, tcp.outgoing, tcp.held];
+        assert_eq!(
+            terms.map(|term| shown.tally(term)),
+            [(1, 10), (2, 20), (3, 30)]
+        );
+        let dropped: Vec<u64> = tcp
+            .losses()
+            .map(|(_, tally)| shown.tally(tally).0)
+            .collect();
+        assert_eq!(dropped, [4, 5, 6]);
+    }
+}

@@ -1,0 +1,345 @@
+//! The far end of load: plain sockets that send back what comes, over UDP and TCP at one address.
+
+use std::collections::HashMap;
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use forebay_ledger::Reason;
+use forebay_run::record::Record;
+use forebay_run::run_dir::RunEnd;
+use forebay_run::{Host, System};
+use forebay_sys::clock::monotonic_ns;
+use forebay_sys::epoll::{Interest, Poller, Trigger};
+use forebay_sys::socket::{UdpOptions, bind_udp, mem_info, raise_receive_buffer};
+use forebay_sys::udp_batch::{Ancillary, BatchTag, Outgoing, RecvBatch, SendBatch, SendStop};
+use serde::Serialize;
+
+use crate::LoadError;
+use crate::books::{EchoBooks, EchoCounts, EchoDrop, Echoed};
+
+/// Room for datagrams that wait, in bytes of payload, where the host allows it.
+const BUFFER_BYTES: usize = 4 << 20;
+/// Datagrams of one call.
+const SLOTS: usize = 64;
+/// Bytes of one read of a connection.
+const CHUNK_BYTES: usize = 64 << 10;
+/// Most connections at a time.
+const CONNECTIONS_MAX: usize = 1 << 10;
+/// Books are shown so often.
+const SHOW: Duration = Duration::from_millis(100);
+/// Tries to find a port that is free over both protocols.
+const PORTS_TRIED: usize = 16;
+
+const UDP: u64 = 0;
+const LISTENER: u64 = 1;
+const STOP: u64 = 2;
+const FIRST_CONNECTION: u64 = 3;
+
+/// An echo.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EchoPlan {
+    /// Where it listens; port 0 stands for one that is free.
+    pub listen: SocketAddr,
+    /// Ends after so long; none: when it is told to.
+    pub duration: Option<Duration>,
+    /// Where ledger and record lie; none: nowhere.
+    pub out: Option<PathBuf>,
+}
+
+/// What an echo did.
+#[derive(Clone, Debug, Serialize)]
+pub struct EchoSummary {
+    /// Where it listened.
+    pub address: SocketAddr,
+    /// Datagrams.
+    pub udp: Echoed,
+    /// Reads of connections.
+    pub tcp: Echoed,
+    /// Connections that were accepted.
+    pub connections: u64,
+    /// Datagrams that the kernel dropped in front of it, as it did not take them in time.
+    pub socket_drops: u64,
+}
+
+impl System for EchoPlan {
+    const HOPS: &'static [&'static str] = &[];
+    type Summary = EchoSummary;
+    type Error = LoadError;
+
+    fn run(self, host: &Host) -> Result<Record<EchoSummary>, LoadError> {
+        let mut tell = |text: &str| host.warn(text);
+        let mut echo = Echo::open(self.listen)?;
+        let mut books = EchoBooks::open(self.out.as_deref(), &mut tell)?;
+        if let Some(duration) = self.duration {
+            host.stop.end_after(duration);
+        }
+        host.say(format_args!(
+            "the echo listens on {} (UDP and TCP)",
+            echo.address
+        ));
+        echo.poller
+            .add(&host.stop, STOP, Interest::Readable, Trigger::Level)?;
+        while !host.stop.is_asked() {
+            let until_ns = monotonic_ns() + SHOW.as_nanos() as u64;
+            while monotonic_ns() < until_ns && !host.stop.is_asked() {
+                echo.turn()?;
+            }
+            books.show(echo.counts());
+        }
+        echo.disconnect_all();
+        books.show(echo.counts());
+        let end = RunEnd::in_order(host.stop.reason().unwrap_or(Reason::Requested));
+        let [udp, tcp] = echo.counts();
+        let summary = EchoSummary {
+            address: echo.address,
+            udp: (&udp).into(),
+            tcp: (&tcp).into(),
+            connections: echo.accepted,
+            socket_drops: mem_info(&echo.socket).map_or(0, |info| info.drops.into()),
+        };
+        Ok(books.close(end, summary)?)
+    }
+}
+
+/// What came of a connection and has not gone back.
+struct Connection {
+    stream: TcpStream,
+    chunk: Box<[u8]>,
+    filled: usize,
+    written: usize,
+}
+
+struct Echo {
+    address: SocketAddr,
+    socket: OwnedFd,
+    listener: TcpListener,
+    poller: Poller,
+    received: RecvBatch,
+    out: SendBatch,
+    connections: HashMap<u64, Connection>,
+    accepted: u64,
+    udp: EchoCounts,
+    tcp: EchoCounts,
+}
+
+/// Both sockets at one address.
+fn listen(address: SocketAddr) -> Result<(OwnedFd, TcpListener, SocketAddr), LoadError> {
+    let failed = |source| LoadError::Listen { address, source };
+    let mut tried = 0;
+    loop {
+        let udp = bind_udp(address, &UdpOptions::default())?;
+        match TcpListener::bind(udp.address) {
+            Ok(listener) => {
+                listener.set_nonblocking(true).map_err(failed)?;
+                return Ok((udp.fd, listener, udp.address));
+            }
+            Err(_) if address.port() == 0 && tried < PORTS_TRIED => tried += 1,
+            Err(error) => return Err(failed(error)),
+        }
+    }
+}
+
+impl Echo {
+    fn open(address: SocketAddr) -> Result<Self, LoadError> {
+        let (socket, listener, address) = listen(address)?;
+        raise_receive_buffer(&socket, BUFFER_BYTES)?;
+        let poller = Poller::create(SLOTS)?;
+        poller.add(&socket, UDP, Interest::Readable, Trigger::Level)?;
+        poller.add(&listener, LISTENER, Interest::Readable, Trigger::Level)?;
+        let ancillary = Ancillary {
+            addresses: true,
+            control: false,
+        };
+        Ok(Self {
+            address,
+            socket,
+            listener,
+            poller,
+            received: RecvBatch::private(SLOTS, ancillary)?,
+            out: SendBatch::new(SLOTS),
+            connections: HashMap::new(),
+            accepted: 0,
+            udp: EchoCounts::default(),
+            tcp: EchoCounts::default(),
+        })
+    }
+
+    /// Waits for what comes, and sends it back.
+    fn turn(&mut self) -> Result<(), LoadError> {
+        let ready = self.poller.wait(Some(SHOW), Duration::ZERO)?;
+        let tokens: Vec<u64> = ready.map(|ready| ready.token).collect();
+        for token in tokens {
+            match token {
+                UDP => self.datagrams(),
+                LISTENER => self.accept(),
+                STOP => {}
+                token => self.serve(token),
+            }
+        }
+        Ok(())
+    }
+
+    fn datagrams(&mut self) {
+        let (socket, tag) = (self.socket.as_fd(), BatchTag::default());
+        // An error of the socket is that of a datagram which went back before.
+        let datagrams = self.received.receive_scratch(socket, SLOTS, tag);
+        let datagrams = datagrams.unwrap_or(0);
+        let mut outgoing = Vec::with_capacity(datagrams);
+        for index in 0..datagrams {
+            let payload = self.received.payload(index);
+            self.udp.came.add(payload.len());
+            match self.received.datagram(index).from {
+                Some(from) => outgoing.push(Outgoing::addressed(payload, from)),
+                None => self.udp.lose(EchoDrop::Refused, payload.len()),
+            }
+        }
+        send_back(&mut self.out, socket, &outgoing, &mut self.udp);
+    }
+
+    fn accept(&mut self) {
+        while let Ok((stream, _)) = self.listener.accept() {
+            let token = FIRST_CONNECTION + self.accepted;
+            let is_ready = stream
+                .set_nonblocking(true)
+                .and(stream.set_nodelay(true))
+                .is_ok();
+            let added = self
+                .poller
+                .add(&stream, token, Interest::Readable, Trigger::Level);
+            // One that is not taken in is closed, which its sender sees.
+            if is_ready && added.is_ok() && self.connections.len() < CONNECTIONS_MAX {
+                self.accepted += 1;
+                let connection = Connection {
+                    stream,
+                    chunk: vec![0; CHUNK_BYTES].into(),
+                    filled: 0,
+                    written: 0,
+                };
+                self.connections.insert(token, connection);
+            }
+        }
+    }
+
+    fn serve(&mut self, token: u64) {
+        let Some(mut connection) = self.connections.remove(&token) else {
+            return;
+        };
+        let before = connection.waits();
+        match connection.serve(&mut self.tcp) {
+            Ok(()) => {
+                if before != connection.waits() {
+                    let interest = connection.waits();
+                    let stream = &connection.stream;
+                    let _ = self.poller.modify(stream, token, interest, Trigger::Level);
+                }
+                self.connections.insert(token, connection);
+            }
+            Err(_) => connection.part(&mut self.tcp),
+        }
+    }
+
+    fn disconnect_all(&mut self) {
+        for (_, connection) in std::mem::take(&mut self.connections) {
+            connection.part(&mut self.tcp);
+        }
+    }
+
+    /// Of UDP and of TCP; what is held is counted anew.
+    fn counts(&self) -> [EchoCounts; 2] {
+        let mut tcp = self.tcp;
+        for connection in self.connections.values() {
+            if connection.filled > 0 {
+                tcp.held.add(connection.filled);
+            }
+        }
+        [self.udp, tcp]
+    }
+}
+
+impl Connection {
+    /// What it waits for: room while something of it has not gone back, and else more of it.
+    const fn waits(&self) -> Interest {
+        match self.filled {
+            0 => Interest::Readable,
+            _ => Interest::Writable,
+        }
+    }
+
+    /// Sends back what came before, and one chunk more.
+    fn serve(&mut self, counts: &mut EchoCounts) -> io::Result<()> {
+        if self.filled == 0 {
+            self.read(counts)?;
+        }
+        self.write(counts)
+    }
+
+    fn read(&mut self, counts: &mut EchoCounts) -> io::Result<()> {
+        match self.stream.read(&mut self.chunk) {
+            Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
+            Ok(bytes) => {
+                counts.came.add(bytes);
+                (self.filled, self.written) = (bytes, 0);
+                Ok(())
+            }
+            Err(error) => is_later(error),
+        }
+    }
+
+    fn write(&mut self, counts: &mut EchoCounts) -> io::Result<()> {
+        while self.written < self.filled {
+            match self.stream.write(&self.chunk[self.written..self.filled]) {
+                Ok(bytes) => self.written += bytes,
+                Err(error) => return is_later(error),
+            }
+        }
+        if self.filled > 0 {
+            counts.returned.add(self.filled);
+            self.filled = 0;
+        }
+        Ok(())
+    }
+
+    /// What has not gone back is lost with it.
+    fn part(self, counts: &mut EchoCounts) {
+        if self.filled > 0 {
+            counts.lose(EchoDrop::Disconnected, self.filled);
+        }
+    }
+}
+
+/// Sends datagrams back to their senders; one that is not taken is lost.
+fn send_back(
+    out: &mut SendBatch,
+    socket: BorrowedFd<'_>,
+    outgoing: &[Outgoing<'_>],
+    counts: &mut EchoCounts,
+) {
+    let mut left = outgoing;
+    while !left.is_empty() {
+        let sent = out.send(socket, left);
+        let (back, rest) = left.split_at(sent.count);
+        for datagram in back {
+            counts.returned.add(datagram.payload.len());
+        }
+        left = rest;
+        if let (Some(stop), Some((first, behind))) = (sent.stopped, rest.split_first()) {
+            let why = match stop {
+                SendStop::WouldBlock | SendStop::NoBuffers => EchoDrop::NoRoom,
+                SendStop::Refused | SendStop::Failed(_) => EchoDrop::Refused,
+            };
+            counts.lose(why, first.payload.len());
+            left = behind;
+        }
+    }
+}
+
+/// Not an error, but to be tried again.
+fn is_later(error: io::Error) -> io::Result<()> {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::Interrupted => Ok(()),
+        _ => Err(error),
+    }
+}
