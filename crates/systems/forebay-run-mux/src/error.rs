@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use forebay_mux::classify::RuleError;
 use forebay_mux::responder::AddressError;
-use forebay_mux::{ClientError, ConfigError};
+use forebay_mux::{ClientError, OutOfRange};
 use forebay_run::error::RunError;
 use forebay_sys::SysError;
 use thiserror::Error;
@@ -19,7 +19,7 @@ pub enum MuxError {
     Driver(#[from] DriverError),
     /// A setting is outside its range.
     #[error(transparent)]
-    Setting(#[from] ConfigError),
+    Setting(#[from] OutOfRange),
     /// What is for which client cannot stand. Clients have numbers by their places in the file, the first is 0.
     #[error(transparent)]
     Rules(#[from] RuleError),
