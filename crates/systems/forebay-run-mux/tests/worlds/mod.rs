@@ -205,6 +205,16 @@ pub(crate) fn is_writable(descriptor: BorrowedFd<'_>, within_ns: u64) -> bool {
     poll(&mut polled, Some(&time)).unwrap() == 1 && polled[0].revents().contains(PollFlags::OUT)
 }
 
+/// Whether a wait for something to read would end at once, by an error, too.
+pub(crate) fn is_readable(descriptor: BorrowedFd<'_>) -> bool {
+    let mut polled = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
+    let time = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    poll(&mut polled, Some(&time)).unwrap() == 1
+}
+
 /// An interface as the far end.
 struct Wire {
     /// What the driver has, and what is set up and down with it.
