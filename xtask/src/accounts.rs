@@ -15,6 +15,7 @@ const TESTS: [&str; 18] = [
     "--package=forebay-run-tdm",
     "--package=forebay-run-felix",
     "--package=forebay-run-probe",
+    "--package=forebay-run-mux",
     "--package=forebay-run-traffic",
     "--package=forebay-run-load",
     "--package=forebay-run-emu",

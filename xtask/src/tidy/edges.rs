@@ -82,6 +82,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "forebay-run-net",
             "forebay-run-evb",
             "forebay-run-mover",
+            "forebay-run-mux",
             "forebay-run-tdm",
             "forebay-run-felix",
             "forebay-run-probe",

@@ -27,6 +27,7 @@ mod manual;
 mod metrics;
 mod model;
 mod mover;
+mod mux;
 mod net;
 mod output;
 mod probe;
@@ -78,6 +79,7 @@ enum Verb {
     Swrod(swrod::SwrodArgs),
     Tdm(tdm::TdmArgs),
     Probe(probe::ProbeArgs),
+    Mux(mux::MuxArgs),
     Model(model::ModelArgs),
     Audit(audit::AuditArgs),
     Top(top::TopArgs),
@@ -126,6 +128,7 @@ fn run(cli: Cli) -> ExitCode {
         Verb::Swrod(args) => swrod::run(&args),
         Verb::Tdm(args) => tdm::run(&args),
         Verb::Probe(args) => probe::run(&args),
+        Verb::Mux(args) => mux::run(&args),
         Verb::Model(args) => model::run(&args),
         Verb::Audit(args) => audit::run(&args),
         Verb::Top(args) => top::run(&args),

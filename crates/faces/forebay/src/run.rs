@@ -14,12 +14,14 @@ use forebay_run_felix::config::SwrodFile;
 use forebay_run_felix::toflx::ToFlxPlan;
 use forebay_run_felix::tohost::ToHostFile;
 use forebay_run_mover::MoverPlan;
+use forebay_run_mux::MuxPlan;
 use forebay_run_probe::config::ProbeFile;
 use serde_json::{Value, json};
 
 use crate::emulate::{self, CardArgs};
 use crate::evb::{self, EvbArgs};
 use crate::mover;
+use crate::mux;
 use crate::output::{Format, note_line, print_line};
 use crate::probe;
 use crate::session::BROKEN;
@@ -50,7 +52,7 @@ struct Job {
 }
 
 /// All of them, in the order of the reference.
-pub(crate) static PROGRAMS: [Program; 9] = [
+pub(crate) static PROGRAMS: [Program; 10] = [
     Program {
         kind: Kind::of::<EvbFile>(),
         title: "A chain",
@@ -111,6 +113,12 @@ pub(crate) static PROGRAMS: [Program; 9] = [
             let ProbeFile(plan) = job.set.load(&job.file)?;
             probe::carry_out(plan, job.format)
         },
+    },
+    Program {
+        kind: Kind::of::<MuxPlan>(),
+        title: "A multiplexer",
+        command: "forebay mux run FILE.toml",
+        run: |job| mux::carry_out(job.set.load(&job.file)?, job.format),
     },
     Program {
         kind: Kind::of::<MoverPlan>(),

@@ -62,6 +62,7 @@ const COMMANDS: &[(&str, &[(&str, Does)])] = &[
     ("inspect", &[]),
     ("model ctt", &[]),
     ("mover", &[("--listen", Listens)]),
+    ("mux run", &[]),
     ("net bus", &[("<ADDRESS>", Listens)]),
     (
         "net perf",

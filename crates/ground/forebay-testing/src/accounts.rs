@@ -30,7 +30,7 @@ const NEVER: &str = "never";
 const SAME: &str = "same";
 
 /// What a function has that counts: an addition, or a call of the books.
-const COUNTS: [&str; 16] = [
+const COUNTS: [&str; 17] = [
     "+=",
     "-=",
     "+ 1",
@@ -46,6 +46,8 @@ const COUNTS: [&str; 16] = [
     "add(&mut ",
     "books.",
     " = [",
+    // A census of what lies there.
+    "lengths.len()",
     // The kernel counts, and this is how it is asked.
     "XDP_STATISTICS",
 ];

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use forebay_ledger::{Account, Book, GroupWriter, SchemaBuilder, Unit, reasons};
+use forebay_ledger::{Account, Book, GroupWriter, Schema, SchemaBuilder, Unit, reasons};
 use forebay_mux::account::Accounts;
 use forebay_mux::{Items, Mux};
 use forebay_run::error::RunError;
@@ -37,9 +37,30 @@ pub(crate) struct Books {
     ledger: KeptLedger,
     group: GroupWriter,
     book: Book,
+    words: AllWords,
+}
+
+/// The words of a multiplexer.
+struct AllWords {
     engine: Accounts,
     card: CardAccounts,
     answers: Account<AnswerDrop>,
+}
+
+fn declare(run_id: &str, clients: &[&str], card: &str) -> Result<(Schema, AllWords), RunError> {
+    let mut schema = SchemaBuilder::new(run_id);
+    schema.program("mux");
+    let engine = Accounts::declare(&mut schema, clients);
+    let card = CardAccounts::declare(&mut schema, engine.group, card);
+    schema.headline(card.card_in);
+    schema.headline(card.card_out);
+    let (_, answers) = schema.account(engine.group, "mux_answer", "responder", Unit::Packets);
+    let words = AllWords {
+        engine,
+        card,
+        answers,
+    };
+    Ok((schema.finish()?, words))
 }
 
 impl Books {
@@ -51,25 +72,16 @@ impl Books {
         tell: &mut dyn FnMut(&str),
     ) -> Result<Self, RunError> {
         let run_id = format!("mux-{}", std::process::id());
-        let mut schema = SchemaBuilder::new(&run_id);
-        schema.program("mux");
         let names = plan.clients.iter().map(|said| said.name.as_deref());
         let names: Vec<_> = names.map(Option::unwrap_or_default).collect();
-        let engine = Accounts::declare(&mut schema, &names);
-        let card = CardAccounts::declare(&mut schema, engine.group, card);
-        schema.headline(card.card_in);
-        schema.headline(card.card_out);
-        let (_, answers) = schema.account(engine.group, "mux_answer", "responder", Unit::Packets);
-        let schema = schema.finish()?;
+        let (schema, words) = declare(&run_id, &names, card)?;
         let ledger = KeptLedger::open(&schema, &run_id, out, names.len(), tell)?;
-        let group = GroupWriter::attach(&schema, ledger.words(), engine.group)?;
+        let group = GroupWriter::attach(&schema, ledger.words(), words.engine.group)?;
         Ok(Self {
             book: group.restore(),
             group,
             ledger,
-            engine,
-            card,
-            answers,
+            words,
         })
     }
 
@@ -82,7 +94,8 @@ impl Books {
         answers: &AnswerCounts,
     ) -> Result<(), DriverError> {
         for (at, (client, _)) in plan.places().enumerate() {
-            self.engine
+            self.words
+                .engine
                 .write_client(&mut self.book, at, &mux.counts_now(client));
         }
         self.fill(mux, driver, answers)
@@ -97,7 +110,8 @@ impl Books {
         answers: &AnswerCounts,
     ) -> Result<(), DriverError> {
         for (at, (client, _)) in plan.places().enumerate() {
-            self.engine
+            self.words
+                .engine
                 .write_client(&mut self.book, at, &mux.counts(client));
         }
         self.fill(mux, driver, answers)
@@ -110,16 +124,18 @@ impl Books {
         answers: &AnswerCounts,
     ) -> Result<(), DriverError> {
         let book = &mut self.book;
-        self.engine.write_all(book, mux.frames(), mux.questions());
-        self.card.write_in(book, &driver.receive.counts()?);
-        self.card.write_out(book, &driver.send.counts()?);
+        self.words
+            .engine
+            .write_all(book, mux.frames(), mux.questions());
+        self.words.card.write_in(book, &driver.receive.counts()?);
+        self.words.card.write_out(book, &driver.send.counts()?);
         if let Some(counts) = driver.card.link_counts()? {
-            self.card.write_link(book, &counts);
+            self.words.card.write_link(book, &counts);
         }
         for (tally, items) in [
-            (self.answers.incoming, answers.made),
-            (self.answers.outgoing, answers.sent),
-            (self.answers.lost(AnswerDrop::Card), answers.dropped),
+            (self.words.answers.incoming, answers.made),
+            (self.words.answers.outgoing, answers.sent),
+            (self.words.answers.lost(AnswerDrop::Card), answers.dropped),
         ] {
             book.set(tally.items, items.items);
             book.set(tally.bytes, items.bytes);
@@ -136,5 +152,16 @@ impl Books {
         summary: impl FnOnce(&Envelope) -> MuxSummary,
     ) -> Result<MuxRecord, RunError> {
         self.ledger.conclude(end, summary)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_of_accounts_has_this_ledger() {
+        let (schema, _) = declare("mux-1", &["client1", "client2"], "card").unwrap();
+        forebay_testing::accounts::assert_section("mux", &[schema.outline()]);
     }
 }

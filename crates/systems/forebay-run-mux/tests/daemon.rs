@@ -2,7 +2,8 @@
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a test that cannot go on has failed"
+    clippy::print_stdout,
+    reason = "a test that cannot go on has failed, and a process of one says how far it is"
 )]
 
 mod world;
@@ -12,6 +13,9 @@ use forebay_client::{Client, ClientError, SendError, Woken};
 use forebay_ring::{BareSender, FramePoolSpec, SIDE_FDS};
 use forebay_sys::seqpacket::{Arrived, SeqSocket};
 use forebay_testing::wire::{carries, is_inside, lay};
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 use world::{LONG, Peer, World, frame, mac, until};
 
@@ -221,6 +225,82 @@ fn one_who_may_not_have_a_place_is_refused_and_told_why() {
         reasons,
         [("malformed", 1), ("not_allowed", 2), ("taken", 1)]
     );
+}
+
+/// Names the socket to a process that is only a client.
+const SOCKET: &str = "FOREBAY_TEST_CLIENT_OF";
+/// A user without any right.
+const NOBODY: u32 = 65_534;
+
+/// The other process of the test below: it says when it has all that it may hold, and gives nothing back.
+#[test]
+fn a_client_that_holds_what_it_gets() {
+    let Some(socket) = std::env::var_os(SOCKET) else {
+        return;
+    };
+    let mut client = Client::connect(socket.as_ref(), "a", LONG).unwrap();
+    println!("it has a place");
+    let mut held = Vec::new();
+    while held.len() < 8 {
+        client.wait(Instant::now() + LONG).unwrap();
+        held.extend(client.receive().unwrap().map(|frame| frame.hold()));
+    }
+    let mut frame = frame(mac(0), 99, 64);
+    frame[..12].copy_from_slice(&[world::PEER, mac(0)].concat());
+    client.send(&frame).unwrap();
+    client.wait(Instant::now() + 2 * LONG).unwrap();
+}
+
+#[test]
+fn a_process_of_another_user_is_a_client_and_may_be_killed() {
+    if !is_on_wire("a_process_of_another_user_is_a_client_and_may_be_killed") {
+        return;
+    }
+    let world = World::start_for(NOBODY, "queue = 8");
+    // That user may not come to where this test lies.
+    let own = world.folder.path().join("client");
+    std::fs::copy(std::env::current_exe().unwrap(), &own).unwrap();
+    let mut command = Command::new(&own);
+    command.args(["--nocapture", "--exact", "a_client_that_holds_what_it_gets"]);
+    let command = command.env(SOCKET, &world.socket).uid(NOBODY).gid(NOBODY);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(said.any(|line| line.unwrap().contains("it has a place")));
+    let mut other = world.connect("b").unwrap();
+    let (mut peer, mut came) = (Peer::open(), Vec::new());
+    (0..20).for_each(|number| peer.send(&frame(mac(0), number, 100)));
+    until("what it sends when it has all that it may hold", || {
+        came.extend(peer.receive());
+        !came.is_empty()
+    });
+    assert_eq!(came[0][..12], [world::PEER, mac(0)].concat());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    for number in 0..50 {
+        peer.send(&frame(mac(1), number, 200));
+        let mut came = Vec::new();
+        until("a frame of the other one", || {
+            other.receive_into(&mut came).unwrap()
+        });
+        assert_eq!(came, frame(mac(1), number, 200));
+        other.flush();
+    }
+    drop(other);
+    let record = world.end();
+    assert!(record.is_closed(), "{:?}", record.envelope);
+    let [first, second] = &record.summary.clients[..] else {
+        panic!("two clients");
+    };
+    let (given, sent) = (first.frames_given, first.packets_sent);
+    assert_eq!((given, first.buffers_returned, sent), (8, 0, 1));
+    assert_eq!(first.parted.get("left"), Some(&1));
+    let lost = |name: &str| record.envelope.drops.get(name).map_or(0, |lost| lost.items);
+    assert_eq!(lost("mux_receive.client_gone.a"), 8);
+    assert_eq!(
+        (first.frames_for, lost("mux_deliver.queue_full.a")),
+        (20, 12)
+    );
+    assert_eq!((second.frames_given, second.buffers_returned), (50, 50));
 }
 
 /// A client that maps its memory itself and writes into it what it likes.

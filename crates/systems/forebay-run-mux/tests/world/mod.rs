@@ -1,6 +1,7 @@
 //! A daemon in a thread of this process, and the peer of the wire.
 
-use std::os::unix::fs::MetadataExt;
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -47,7 +48,7 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// A daemon on the end `far`.
 pub(crate) struct World {
-    folder: tempfile::TempDir,
+    pub(crate) folder: tempfile::TempDir,
     pub(crate) socket: PathBuf,
     stop: Stop,
     thread: JoinHandle<MuxRecord>,
@@ -56,12 +57,19 @@ pub(crate) struct World {
 impl World {
     /// With places `a` and `b` for this user, each with these further keys, and one that is for another user.
     pub(crate) fn start(keys: &str) -> Self {
+        Self::start_for(uid(), keys)
+    }
+
+    /// The same with the place `a` for a user that may be another one.
+    pub(crate) fn start_for(of_a: u32, keys: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
+        // Others come to the socket.
+        std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
         let socket = folder.path().join("socket");
         let (directory, uid) = (folder.path().join("run"), uid());
         let text = format!(
             "[mux]\ninterface = \"far\"\nsocket = {socket:?}\ndirectory = {directory:?}\nfaults_of_a_kind_max = 3\n\
-             [[clients]]\nname = \"a\"\nuid = {uid}\nmac = \"02:00:00:00:00:01\"\naddress = [\"10.0.0.10\"]\nguarantee = 8\n{keys}\n\
+             [[clients]]\nname = \"a\"\nuid = {of_a}\nmac = \"02:00:00:00:00:01\"\naddress = [\"10.0.0.10\"]\nguarantee = 8\n{keys}\n\
              [[clients]]\nname = \"b\"\nuid = {uid}\nmac = \"02:00:00:00:00:02\"\nguarantee = 8\n{keys}\n\
              [[clients]]\nname = \"other\"\nuid = {}\nmac = \"02:00:00:00:00:03\"\nguarantee = 8\n",
             uid + 1,
