@@ -1,0 +1,140 @@
+//! The multiplexer as people start it: on the far end of a virtual wire in a network namespace, with a client over the library, and a daemon that is killed.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod rig;
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use forebay_client::{Client, ClientError, Woken};
+use forebay_link::packet::{FrameBatch, SendPort};
+use forebay_testing::wire::{carries, is_inside, lay};
+use rig::{Run, forebay, signal, start, wait_for};
+use tempfile::TempDir;
+
+const LONG: Duration = Duration::from_secs(30);
+const FRAMES: usize = 20;
+
+fn file(folder: &Path) -> String {
+    let uid = fs::metadata("/proc/self").unwrap().uid();
+    let text = format!(
+        "[mux]\ninterface = \"far\"\nsocket = \"{0}/socket\"\ndirectory = \"{0}/out\"\n\
+         [[clients]]\nname = \"one\"\nuid = {uid}\nmac = \"02:00:00:00:00:01\"\n",
+        folder.display()
+    );
+    let path = folder.join("mux.toml");
+    fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+fn daemon(file: &str) -> Run {
+    start(forebay().args(["mux", "run", file, "--format", "json"]))
+}
+
+fn client(folder: &Path) -> Client {
+    wait_for("the place", || {
+        Client::connect(&folder.join("socket"), "one", LONG).ok()
+    })
+}
+
+/// Sends frames to the client, which takes all of them.
+fn give(client: &mut Client) {
+    let mut port = SendPort::open("near").unwrap();
+    let mut batch = FrameBatch::new(1_514);
+    for number in 0..FRAMES {
+        let room = batch.room().unwrap();
+        room[..14].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 9, 0x88, 0xb5]);
+        room[14..100].fill(number as u8);
+        batch.push(100);
+    }
+    assert_eq!(port.send(&batch, 0..FRAMES).frames, FRAMES);
+    let mut frame = Vec::new();
+    for number in 0..FRAMES {
+        while !client.receive_into(&mut frame).unwrap() {
+            assert_ne!(client.wait(Instant::now() + LONG).unwrap(), Woken::Due);
+        }
+        assert_eq!(frame[14..], [number as u8; 86]);
+    }
+    client.flush();
+}
+
+#[test]
+fn a_client_of_a_daemon_that_is_killed_comes_again_to_the_next_one() {
+    if !is_inside("a_client_of_a_daemon_that_is_killed_comes_again_to_the_next_one") {
+        return;
+    }
+    lay();
+    carries();
+    let folder = TempDir::new().unwrap();
+    let file = file(folder.path());
+    let run = daemon(&file);
+    let mut before = client(folder.path());
+    give(&mut before);
+    assert!(signal("KILL", run.pid()));
+    let gone = loop {
+        match before.wait(Instant::now() + LONG) {
+            Ok(woken) => assert_ne!(woken, Woken::Due),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(gone, ClientError::Gone), "{gone}");
+    drop(run);
+    let run = daemon(&file);
+    let mut after = client(folder.path());
+    give(&mut after);
+    let sent = b"\x02\x00\x00\x00\x00\x09\x02\x00\x00\x00\x00\x01\x88\xb5 from the client";
+    after.send(sent).unwrap();
+    let last = after.wait(Instant::now() + Duration::from_millis(1));
+    assert!(last.is_ok(), "{last:?}");
+    let counts = after.counts();
+    drop(after);
+    assert!(signal("INT", run.pid()));
+    let json = run.end().json_of(0);
+    let one = &json["clients"][0];
+    assert_eq!(one["frames_given"], FRAMES, "{json}");
+    assert_eq!(one["frames_given"], counts.received);
+    assert_eq!(
+        (&one["packets_asked"], &one["packets_sent"]),
+        (&1.into(), &1.into())
+    );
+    assert_eq!(json["drops"], serde_json::json!({}), "{json}");
+    rig::assert_closed(&json, &folder.path().join("out"));
+}
+
+#[test]
+fn what_cannot_be_shared_is_told_with_its_place() {
+    let folder = TempDir::new().unwrap();
+    let file = file(folder.path());
+    let text = fs::read_to_string(&file).unwrap();
+    let two = text.replace("far", "no_such_card");
+    for (wrong, said) in [
+        (
+            text.replace("02:00:00:00:00:01", "03:00:00:00:00:01"),
+            "no Ethernet address of one station",
+        ),
+        (
+            text.replace("name = \"one\"", "guarantee = 2000\nqueue = 2000"),
+            "it has no name",
+        ),
+        (
+            format!("{text}guarantee = 2000\nqueue = 2000\n"),
+            "2000 buffers guaranteed",
+        ),
+        (
+            text.replace("[[clients]]", "[[clients]]\nclass = 3"),
+            "class is 3",
+        ),
+        (two, "no_such_card"),
+    ] {
+        fs::write(&file, &wrong).unwrap();
+        let ended = daemon(&file).end();
+        assert_eq!(ended.code(), Some(2), "{wrong}: {}", ended.stderr);
+        assert!(ended.stderr.contains(said), "{said}: {}", ended.stderr);
+    }
+}
