@@ -136,13 +136,27 @@ impl Load {
         is_whole.then_some(head.sequence).ok_or(AnswerDrop::Corrupt)
     }
 
-    /// Gives up what was not answered in time.
+    /// Gives up what was not answered in time, and what found no room within that time behind the end.
     pub fn handle_timeout(&mut self, now_ns: u64) {
+        if self
+            .room_until_ns()
+            .is_some_and(|until_ns| now_ns >= until_ns)
+        {
+            for target in &mut self.targets {
+                target.give_up_waiting(SendDrop::NotSent);
+            }
+        }
         if let Some(until_ns) = now_ns.checked_sub(self.config.time_out_ns) {
             for target in &mut self.targets {
                 target.expire(until_ns, FlightDrop::TimeOut);
             }
         }
+    }
+
+    /// What waits for room then is given up.
+    fn room_until_ns(&self) -> Option<u64> {
+        let over_ns = self.over_ns?;
+        Some(over_ns.saturating_add(self.config.time_out_ns))
     }
 
     /// The connection to a target is lost: nothing of it is answered any more.
@@ -153,9 +167,11 @@ impl Load {
     /// When packets are due or given up next.
     pub fn poll_timeout(&mut self, now_ns: u64) -> Option<u64> {
         let (ends, time_out_ns) = ((self.end_ns, self.over_ns), self.config.time_out_ns);
+        let is_waiting = self.targets.iter().any(Target::is_waiting);
+        let room_ns = self.room_until_ns().filter(|_| is_waiting);
         let targets = self.targets.iter_mut();
         let wakes = targets.filter_map(|target| target.wake_ns(now_ns, ends, time_out_ns));
-        wakes.min()
+        wakes.chain(room_ns).min()
     }
 
     /// No packet is made from now on.

@@ -94,6 +94,10 @@ impl Target {
         self.waiting.make_contiguous()
     }
 
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     pub(crate) fn sent(&mut self, packets: usize, now_ns: u64) {
         for due in self.waiting.drain(..packets.min(self.waiting.len())) {
             self.send.taken.add(due.bytes);

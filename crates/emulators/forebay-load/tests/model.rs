@@ -5,7 +5,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use forebay_load::account::Counts;
-use forebay_load::{AnswerDrop, Came, Config, FlightDrop, Load, Pace, Rate, SendDrop, Sizes};
+use forebay_load::{
+    AnswerDrop, Came, Config, ConfigError, FlightDrop, Load, Pace, Rate, SendDrop, Sizes,
+};
 use proptest::prelude::*;
 
 const TIME_OUT_NS: u64 = 2_000_000;
@@ -361,4 +363,96 @@ fn packets_of_others_and_of_other_targets_are_foreign() {
     load.end();
     closes(&load.counts(0));
     assert_eq!(load.counts(0).flight.lost[FlightDrop::RunEnded].packets, 1);
+}
+
+#[test]
+fn what_finds_no_room_is_given_up_a_time_out_behind_the_end() {
+    let mut load = one(Pace::Open(Rate::Packets(1_000)), Some(10_000_000));
+    assert_eq!(load.poll_due(0, 9_500_000).len(), 10);
+    let until_ns = 10_000_000 + forebay_load::CATCH_UP_NS + TIME_OUT_NS;
+    assert_eq!(load.poll_timeout(50_000_000), Some(until_ns));
+    load.handle_timeout(until_ns - 1);
+    assert!(!load.is_over(until_ns - 1));
+    load.handle_timeout(until_ns);
+    assert!(load.is_over(until_ns));
+    closes(&load.counts(0));
+    let dropped = load.counts(0).send.dropped[SendDrop::NotSent];
+    assert_eq!(dropped.packets, 10);
+}
+
+#[test]
+fn nothing_is_sent_to_a_target_that_is_lost() {
+    let mut load = one(Pace::Closed(2), None);
+    load.poll_due(0, 0);
+    load.handle_sent(0, 1, 0);
+    load.handle_lost(0);
+    assert!(load.poll_due(0, 1).is_empty());
+    let counts = load.counts(0);
+    closes(&counts);
+    assert_eq!(counts.send.dropped[SendDrop::Disconnected].packets, 1);
+    assert_eq!(counts.flight.lost[FlightDrop::ConnectionLost].packets, 1);
+    assert!(load.is_over(1));
+}
+
+#[test]
+fn more_on_their_way_than_are_remembered_are_lost_by_name() {
+    let mut load = one(Pace::Open(Rate::Packets(1)), None);
+    let mut now_ns = 0;
+    // Slower than the window is planned for, and never given up in time: the time does not go on for the window.
+    for _ in 0..(1 << 14) + 5 {
+        now_ns += 1_000_000_000;
+        let due = load.poll_due(0, now_ns).len();
+        load.handle_sent(0, due, now_ns);
+    }
+    closes(&load.counts(0));
+    let lost = load.counts(0).flight.lost[FlightDrop::WindowFull];
+    assert_eq!(lost.packets, 6);
+}
+
+#[test]
+fn load_that_cannot_be_made_is_refused() {
+    let config = |change: fn(&mut Config)| {
+        let mut config = Config {
+            paces: vec![Pace::Closed(1)],
+            sizes: Sizes::List(vec![24]),
+            time_out_ns: 1,
+            duration_ns: None,
+            run: 0,
+        };
+        change(&mut config);
+        Load::new(config, 0).err()
+    };
+    assert_eq!(config(|_| {}), None);
+    assert_eq!(config(|it| it.paces.clear()), Some(ConfigError::Targets(0)));
+    let too_many = vec![Pace::Closed(1); 1025];
+    assert_eq!(too_many.len(), forebay_load::TARGETS_MAX + 1);
+    assert_eq!(
+        config(|it| it.paces = vec![Pace::Closed(1); 1025]),
+        Some(ConfigError::Targets(1025))
+    );
+    assert_eq!(
+        config(|it| it.paces = vec![Pace::Closed(0)]),
+        Some(ConfigError::Closed(0))
+    );
+    assert_eq!(
+        config(|it| it.paces = vec![Pace::Open(Rate::Bits(0))]),
+        Some(ConfigError::Rate)
+    );
+    assert_eq!(
+        config(|it| it.sizes = Sizes::List(vec![23])),
+        Some(ConfigError::Size(23))
+    );
+    assert_eq!(
+        config(|it| it.sizes = Sizes::List(Vec::new())),
+        Some(ConfigError::Size(0))
+    );
+    assert_eq!(
+        config(|it| it.sizes = Sizes::Range(24, 65_508)),
+        Some(ConfigError::Size(65_508))
+    );
+    assert_eq!(
+        config(|it| it.sizes = Sizes::Range(25, 24)),
+        Some(ConfigError::Range(25, 24))
+    );
+    assert_eq!(config(|it| it.time_out_ns = 0), Some(ConfigError::TimeOut));
 }

@@ -69,12 +69,12 @@ impl Tcp {
     }
 
     /// So many bytes more were taken: the packets that are whole with them have left.
-    fn took(&mut self, load: &mut Load, at: usize, bytes: usize) {
+    fn took(&mut self, load: &mut Load, at: usize, bytes: usize, asked_ns: u64) {
         self.written += bytes;
         let written = self.written;
         let whole = self.ends.iter().take_while(|end| **end <= written).count();
         self.ends.drain(..whole);
-        load.handle_sent(at, whole, monotonic_ns());
+        load.handle_sent(at, whole, asked_ns);
     }
 
     fn lose(&mut self, load: &mut Load, at: usize, why: impl std::fmt::Display) {
@@ -122,8 +122,10 @@ impl End for Tcp {
             if self.is_lost || (self.written == self.out.len() && !self.fill(load, at)) {
                 return true;
             }
+            // Before the call: an answer may come before it returns.
+            let asked_ns = monotonic_ns();
             match self.stream.write(&self.out[self.written..]) {
-                Ok(bytes) => self.took(load, at, bytes),
+                Ok(bytes) => self.took(load, at, bytes, asked_ns),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
                 Err(error) => self.lose(load, at, error),

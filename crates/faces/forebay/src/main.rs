@@ -23,6 +23,7 @@ mod figure;
 mod flags;
 mod inspect;
 mod live;
+mod load;
 mod manual;
 mod metrics;
 mod model;
@@ -66,6 +67,7 @@ enum Verb {
     Run(run::RunArgs),
     Replay(replay::ReplayArgs),
     Mover(mover::MoverArgs),
+    Load(load::LoadArgs),
     Net(net::NetArgs),
     Elinks(elinks::ElinksArgs),
     #[command(name = "tohost")]
@@ -117,6 +119,7 @@ fn run(cli: Cli) -> ExitCode {
         Verb::Run(args) => run::run(args),
         Verb::Replay(args) => replay::run(&args),
         Verb::Mover(args) => mover::run(&args),
+        Verb::Load(args) => load::run(&args),
         Verb::Net(args) => net::run(&args),
         Verb::Elinks(args) => elinks::run(&args),
         Verb::ToHost(args) => tohost::run(&args),

@@ -60,6 +60,7 @@ const COMMANDS: &[(&str, &[(&str, Does)])] = &[
     ("fcheck", &[]),
     ("figure", &[]),
     ("inspect", &[]),
+    ("load", &[("--echo", Listens), ("[HOST:PORT]", Connects)]),
     ("model ctt", &[]),
     ("mover", &[("--listen", Listens)]),
     ("mux run", &[]),
@@ -276,6 +277,7 @@ const HOW: &[(&str, &str, usize)] = &[
         "--sources 2 --base-port PORT --metrics METRICS --out OUT",
         3,
     ),
+    ("load", "--echo PLACE", 2),
     ("mover", "--listen PLACE --out OUT", 1),
     ("net bus", "TCP", 1),
     (

@@ -1,0 +1,456 @@
+//! Generated load and its echo: the real binary over loopback, against an echo of its own and against far ends that lose, damage, or are not there.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod rig;
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::thread;
+use std::time::Duration;
+
+use rig::{Run, assert_closed, forebay, signal, start, wait_for};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// An echo of the binary at work, and where it listens.
+fn echo(out: &TempDir) -> (Run, String) {
+    let mut command = forebay();
+    command.args(["load", "--echo", "127.0.0.1:0", "--format", "json", "--out"]);
+    let run = start(command.arg(out.path().join("echo")));
+    let address = wait_for("the echo", || {
+        let said = run.said();
+        let behind = said.split("listens on ").nth(1)?;
+        behind.split(' ').next().map(str::to_owned)
+    });
+    (run, address)
+}
+
+fn end(run: Run, code: i32) -> Value {
+    assert!(signal("INT", run.pid()));
+    run.end().json_of(code)
+}
+
+fn load(args: &[&str]) -> Run {
+    let mut command = forebay();
+    start(command.arg("load").args(args).args(["--format", "json"]))
+}
+
+fn number(target: &Value, key: &str) -> u64 {
+    target[key]
+        .as_u64()
+        .unwrap_or_else(|| panic!("{key}: {target}"))
+}
+
+/// A far end in this test, which gives each datagram that comes, by its number, to `answers`; it ends with the test.
+fn far_end(mut answers: impl FnMut(u64, &mut [u8], &dyn Fn(&[u8])) + Send + 'static) -> SocketAddr {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = socket.local_addr().unwrap();
+    thread::spawn(move || {
+        let mut bytes = [0; 2048];
+        for number in 0.. {
+            let (length, from) = socket.recv_from(&mut bytes).unwrap();
+            let send = |bytes: &[u8]| {
+                socket.send_to(bytes, from).unwrap();
+            };
+            answers(number, &mut bytes[..length], &send);
+        }
+    });
+    address
+}
+
+#[test]
+fn what_is_sent_is_echoed_and_answered() {
+    let folder = TempDir::new().unwrap();
+    let (run, address) = echo(&folder);
+    let out = folder.path().join("load");
+    let args = [
+        "--rate",
+        "2000pps",
+        "--size",
+        "24,700..",
+        "--duration",
+        "500ms",
+    ];
+    let wrong = load(&[&[address.as_str()], &args[..]].concat()).end();
+    assert_eq!(wrong.code(), Some(2), "{}", wrong.stderr);
+    let text = out.display().to_string();
+    let args = [
+        "--rate",
+        "2000pps",
+        "--size",
+        "24,700,1472",
+        "--duration",
+        "500ms",
+        "--out",
+        &text,
+    ];
+    let json = load(&[&[address.as_str()], &args[..]].concat())
+        .end()
+        .json_of(0);
+    assert_closed(&json, &out);
+    let target = &json["targets"][0];
+    assert_eq!(number(target, "packets_sent"), 1_000, "{json}");
+    assert_eq!(number(target, "packets_answered"), 1_000, "{json}");
+    let others = [
+        "packets_lost",
+        "packets_refused",
+        "late",
+        "duplicate",
+        "corrupt",
+        "foreign",
+        "errors",
+    ];
+    assert_eq!(others.map(|key| number(target, key)), [0; 7], "{json}");
+    let rtt = &target["rtt_ns"];
+    assert_eq!(rtt["source"], "kernel", "{json}");
+    let times = ["min", "p50", "p90", "p99", "p999", "max"].map(|key| number(rtt, key));
+    assert!(times.is_sorted() && times[0] > 0, "{times:?}");
+    let echoed = end(run, 0);
+    assert_closed(&echoed, &folder.path().join("echo"));
+    assert_eq!(
+        (
+            number(&echoed["udp"], "came"),
+            number(&echoed["udp"], "returned")
+        ),
+        (1_000, 1_000)
+    );
+    let bytes = 333 * (24 + 700 + 1472) + 24;
+    assert_eq!(number(&echoed["udp"], "came_bytes"), bytes);
+}
+
+#[test]
+fn packets_on_a_connection_are_answered_too() {
+    let folder = TempDir::new().unwrap();
+    let (run, address) = echo(&folder);
+    for pace in [["--rate", "1000pps"], ["--closed", "5"]] {
+        let args = ["--tcp", "--size", "24..9000", "--duration", "300ms"];
+        let json = load(&[&[address.as_str()], &args[..], &pace].concat())
+            .end()
+            .json_of(0);
+        let target = &json["targets"][0];
+        let (sent, answered) = (
+            number(target, "packets_sent"),
+            number(target, "packets_answered"),
+        );
+        assert_eq!(sent, answered, "{json}");
+        if pace[0] == "--rate" {
+            assert_eq!(sent, 300, "{json}");
+        }
+        assert!(sent > 5 && number(target, "reordered") == 0, "{json}");
+        assert_eq!(target["rtt_ns"]["source"], "program", "{json}");
+    }
+    let echoed = end(run, 0);
+    assert_eq!(
+        echoed["tcp"]["came_bytes"], echoed["tcp"]["returned_bytes"],
+        "{echoed}"
+    );
+    assert_eq!(number(&echoed, "connections"), 2);
+}
+
+#[test]
+fn each_loss_and_each_damage_has_its_number() {
+    let address = far_end(|number, packet, send| match number % 7 {
+        0 => {}
+        1 => {
+            send(packet);
+            send(packet);
+        }
+        2 => {
+            let last = packet.len() - 1;
+            packet[last] ^= 1;
+            send(packet);
+        }
+        3 => {
+            packet[0] ^= 1;
+            send(packet);
+        }
+        _ => send(packet),
+    });
+    let folder = TempDir::new().unwrap();
+    let out = folder.path().display().to_string();
+    let args = [
+        "--rate",
+        "1400pps",
+        "--size",
+        "100",
+        "--duration",
+        "500ms",
+        "--timeout",
+        "500ms",
+        "--out",
+        &out,
+    ];
+    let json = load(&[&[address.to_string().as_str()], &args[..]].concat())
+        .end()
+        .json_of(0);
+    assert_closed(&json, folder.path());
+    let target = &json["targets"][0];
+    let keys = [
+        "packets_sent",
+        "packets_answered",
+        "packets_lost",
+        "duplicate",
+        "corrupt",
+        "foreign",
+        "late",
+    ];
+    assert_eq!(
+        keys.map(|key| number(target, key)),
+        [700, 400, 300, 100, 100, 100, 0],
+        "{json}"
+    );
+    assert_eq!(
+        json["drops"]["load_flight.time_out.A"]["items"], 300,
+        "{json}"
+    );
+}
+
+#[test]
+fn an_answer_behind_its_time_is_late_and_its_packet_lost() {
+    let address = far_end(|number, packet, send| {
+        if number % 10 == 0 {
+            thread::sleep(Duration::from_millis(60));
+        }
+        send(packet);
+    });
+    // One at a time: those behind a slow one wait until it is given up.
+    let args = [
+        "--closed",
+        "1",
+        "--size",
+        "64",
+        "--duration",
+        "600ms",
+        "--timeout",
+        "20ms",
+    ];
+    let json = load(&[&[address.to_string().as_str()], &args[..]].concat())
+        .end()
+        .json_of(0);
+    let target = &json["targets"][0];
+    let lost = number(target, "packets_lost");
+    assert!(lost > 0 && number(target, "late") > 0, "{json}");
+    let sum = lost + number(target, "packets_answered");
+    assert_eq!(number(target, "packets_sent"), sum, "{json}");
+}
+
+#[test]
+fn a_target_that_is_not_there_is_named_and_stops_no_other() {
+    let folder = TempDir::new().unwrap();
+    let (run, address) = echo(&folder);
+    let nobody = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let gone = nobody.local_addr().unwrap().to_string();
+    drop(nobody);
+    for transport in [&[][..], &["--tcp"]] {
+        let args = [
+            "--rate",
+            "500pps",
+            "--duration",
+            "200ms",
+            "--timeout",
+            "50ms",
+        ];
+        let json = load(&[&[gone.as_str(), &address], &args[..], transport].concat())
+            .end()
+            .json_of(2);
+        let [first, second] = [0, 1].map(|at| &json["targets"][at]);
+        assert!(
+            first["error"]
+                .as_str()
+                .unwrap()
+                .to_lowercase()
+                .contains("connection refused"),
+            "{json}"
+        );
+        assert_eq!(number(first, "packets_answered"), 0);
+        assert_eq!(
+            (
+                number(second, "packets_sent"),
+                number(second, "packets_answered")
+            ),
+            (100, 100),
+            "{json}"
+        );
+        assert!(
+            json["failed"].as_str().unwrap().contains("target A"),
+            "{json}"
+        );
+        assert_eq!(json["residual_items"], 0, "{json}");
+    }
+    end(run, 0);
+}
+
+#[test]
+fn a_connection_that_is_lost_or_speaks_otherwise_is_named() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let far = thread::spawn(move || {
+        let (mut closes, _) = listener.accept().unwrap();
+        closes.read_exact(&mut [0; 100]).unwrap();
+        drop(closes);
+        let (mut speaks, _) = listener.accept().unwrap();
+        speaks.write_all(&[b'?'; 100]).unwrap();
+        // Held open until the other end has read it.
+        let _ = speaks.read_to_end(&mut Vec::new());
+    });
+    for says in ["clos", "no packets"] {
+        let args = [
+            address.as_str(),
+            "--tcp",
+            "--closed",
+            "4",
+            "--duration",
+            "20s",
+            "--size",
+            "100",
+        ];
+        let json = load(&args).end().json_of(2);
+        let error = json["targets"][0]["error"].as_str().unwrap().to_lowercase();
+        // Of a far end that closes with bytes unread the kernel says it in its own ways.
+        let says = [says, "reset", "broken pipe"];
+        assert!(says.iter().any(|it| error.contains(it)), "{json}");
+        assert_eq!(json["residual_items"], 0, "{json}");
+    }
+    far.join().unwrap();
+}
+
+#[test]
+fn a_far_end_that_does_not_read_holds_nobody_up_for_ever() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let args = [
+        "--tcp",
+        "--rate",
+        "10G",
+        "--size",
+        "60000",
+        "--duration",
+        "100ms",
+        "--timeout",
+        "100ms",
+    ];
+    let run = load(&[&[address.as_str()], &args[..]].concat());
+    let held = listener.accept().unwrap();
+    let json = run.end().json_of(0);
+    drop(held);
+    assert_eq!(json["residual_items"], 0, "{json}");
+    assert!(
+        json["drops"]["load_send.not_sent.A"]["items"]
+            .as_u64()
+            .unwrap()
+            > 0,
+        "{json}"
+    );
+    assert!(
+        json["limit"].as_str().unwrap().contains("no room"),
+        "{json}"
+    );
+}
+
+#[test]
+fn who_cannot_send_what_is_asked_for_says_so() {
+    let folder = TempDir::new().unwrap();
+    let (run, address) = echo(&folder);
+    // No host sends so much over one socket.
+    let args = [
+        address.as_str(),
+        "--rate",
+        "500000000pps",
+        "--size",
+        "24",
+        "--duration",
+        "300ms",
+        "--timeout",
+        "100ms",
+    ];
+    let json = load(&args).end().json_of(0);
+    assert!(
+        json["limit"]
+            .as_str()
+            .unwrap()
+            .contains("% of what was due was not sent"),
+        "{json}"
+    );
+    let target = &json["targets"][0];
+    assert!(target["short_fraction"].as_f64().unwrap() > 0.5, "{json}");
+    let (sent, asked) = (
+        target["sent_bps"].as_f64().unwrap(),
+        target["requested_bps"].as_f64().unwrap(),
+    );
+    assert!(sent < asked / 2.0 && json["residual_items"] == 0, "{json}");
+    let text = forebay()
+        .args(["load", &address, "--rate", "100pps", "--duration", "100ms"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(
+        text.contains("10 packets sent, 10 answered, 0 lost"),
+        "{text}"
+    );
+    assert!(!text.contains("was the limit"), "{text}");
+    end(run, 0);
+}
+
+#[test]
+fn the_columns_of_ipbench_are_a_line_for_each_target() {
+    let folder = TempDir::new().unwrap();
+    let (run, address) = echo(&folder);
+    let args = [
+        "load",
+        &address,
+        &address,
+        "--rate",
+        "1M",
+        "--rate",
+        "B=2M",
+        "--size",
+        "125",
+        "--duration",
+        "500ms",
+        "--csv",
+    ];
+    let ended = start(forebay().args(args)).end();
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    let lines: Vec<Vec<&str>> = ended
+        .stdout
+        .lines()
+        .map(|line| line.split(',').collect())
+        .collect();
+    let head = "requested,achieved,sent,size,rtt_min,rtt_avg,rtt_max,rtt_sd,rtt_median,bad_packets,idle,total";
+    assert_eq!(lines[0].join(","), head);
+    assert_eq!(lines.len(), 3);
+    for (line, rate) in lines[1..].iter().zip(["1000000", "2000000"]) {
+        assert_eq!(
+            (line.len(), line[..4].to_vec()),
+            (12, vec![rate, rate, rate, "125"])
+        );
+        let times: Vec<f64> = [4, 8, 6].map(|at| line[at].parse().unwrap()).to_vec();
+        assert!(times.is_sorted(), "{line:?}");
+        let [idle, total] = [10, 11].map(|at| line[at].parse::<u64>().unwrap());
+        assert!(idle <= total && total > 0 && line[9] == "0", "{line:?}");
+    }
+    end(run, 0);
+}
+
+#[test]
+fn ctrl_c_closes_the_books() {
+    let folder = TempDir::new().unwrap();
+    let (run, address) = echo(&folder);
+    let out = folder.path().join("load");
+    let text = out.display().to_string();
+    let at_work = load(&[&address, "--closed", "3", "--out", &text]);
+    wait_for("the books", || out.join("ledger").exists().then_some(()));
+    rig::wait_items(&out, ("load_flight", "packets"), "outgoing", 10);
+    let json = end(at_work, 0);
+    assert_closed(&json, &out);
+    assert_eq!(json["reason"], "requested", "{json}");
+    let echoed = end(run, 0);
+    assert_eq!(
+        number(&echoed["udp"], "returned"),
+        number(&json["targets"][0], "packets_answered")
+    );
+}
