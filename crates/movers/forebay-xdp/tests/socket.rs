@@ -96,7 +96,9 @@ fn told(port: &Port) -> u64 {
 fn received(port: &mut Port) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     while port.look() > 0 {
-        port.receive(7, |bytes| frames.push(bytes.to_vec()));
+        let before = frames.len();
+        let visited = port.receive(7, |bytes| frames.push(bytes.to_vec()));
+        assert_eq!(visited as usize, frames.len() - before);
     }
     frames
 }
