@@ -9,6 +9,7 @@ fn length(kind: u8, count: usize) -> Option<usize> {
         1 if count <= 32 => Some(8 + count),
         2 if count <= 8 => Some(40 + 17 * count),
         3 if count <= 200 => Some(9 + count),
+        4 if count == 0 => Some(8),
         _ => None,
     }
 }
@@ -45,6 +46,7 @@ fn is_right(bytes: &[u8]) -> bool {
                 && bytes[37..40] == [0; 3]
                 && bytes[40..].chunks(17).all(is_address)
         }
+        4 => true,
         _ => {
             let text = std::str::from_utf8(&bytes[9..]);
             let is_text = text.is_ok_and(|text| text.chars().all(|letter| !letter.is_control()));

@@ -29,7 +29,7 @@ enum Verb {
 /// Owns the card that a file names, and takes clients in at a socket.
 ///
 /// A client is a process of any user that the file gives a place: it comes in by the place's name, and gets two pools of frames in shared memory. It can read what it is
-/// given, and write what it sends, and nothing else; what it says of both is checked, and a lie is counted under its name. Nothing that it does or leaves undone costs another client a frame.
+/// given, and write what it sends, and nothing else; what it says of both is checked, and a lie is counted under its name. Nothing that it does or leaves undone costs another client what that one is guaranteed.
 /// Needs CAP_NET_RAW. Ends by Ctrl-C or SIGTERM with its books closed.
 #[derive(Debug, clap::Args)]
 #[command(

@@ -84,7 +84,7 @@ impl Client {
         let welcome = match answer {
             Message::Welcome(welcome) => welcome,
             Message::Refusal(refusal) => return Err(ClientError::Refused(refusal)),
-            Message::Hello(_) => {
+            Message::Hello(_) | Message::Bell => {
                 return Err(ClientError::Unexpected {
                     expected: "a welcome",
                     found: answer.kind_name(),
@@ -258,24 +258,17 @@ impl Client {
         if let Some(found) = self.found()? {
             return Ok(found);
         }
-        let fds = [
-            self.socket.as_fd(),
-            self.receiver.data.as_fd(),
-            self.sender.returns.as_fd(),
-        ];
-        let woken = wait::sleep_until_or(fds, deadline_ns(until), 0)?;
-        match woken {
-            wait::Woken::Due { .. } => Ok(self.found()?.unwrap_or(Woken::Due)),
-            wait::Woken::Ready { index: 0 } => {
-                // What the daemon gave before it went is not lost.
-                if let Some(found) = self.found()? {
-                    return Ok(found);
-                }
-                self.hear()
-            }
-            wait::Woken::Ready { .. } | wait::Woken::Signal => {
-                Ok(self.found()?.unwrap_or(Woken::Early))
-            }
+        let woken = wait::sleep_until_or([self.socket.as_fd()], deadline_ns(until), 0)?;
+        let heard = match woken {
+            wait::Woken::Ready { .. } => self.hear(),
+            wait::Woken::Due { .. } | wait::Woken::Signal => Ok(()),
+        };
+        // What the daemon gave before it went is not lost.
+        match (self.found()?, heard, woken) {
+            (Some(found), _, _) => Ok(found),
+            (None, Err(error), _) => Err(error),
+            (None, Ok(()), wait::Woken::Due { .. }) => Ok(Woken::Due),
+            (None, Ok(()), _) => Ok(Woken::Early),
         }
     }
 
@@ -289,20 +282,25 @@ impl Client {
         Ok(is_room.then_some(Woken::Room))
     }
 
-    /// What the daemon says, which is a farewell.
-    fn hear(&self) -> Result<Woken, ClientError> {
+    /// What the daemon says: bells, which are taken away, or a farewell.
+    fn hear(&self) -> Result<(), ClientError> {
         let mut record = [0; RECORD_BYTES_MAX];
-        let bytes = match self.socket.receive(&mut record)? {
-            Arrived::Nothing => return Ok(Woken::Early),
-            Arrived::End => return Err(ClientError::Gone),
-            Arrived::Record(bytes) => bytes,
-        };
-        match Message::parse(&record[..bytes])? {
-            Message::Refusal(refusal) => Err(ClientError::Refused(refusal)),
-            other => Err(ClientError::Unexpected {
-                expected: "a refusal",
-                found: other.kind_name(),
-            }),
+        loop {
+            let bytes = match self.socket.receive(&mut record)? {
+                Arrived::Nothing => return Ok(()),
+                Arrived::End => return Err(ClientError::Gone),
+                Arrived::Record(bytes) => bytes,
+            };
+            match Message::parse(&record[..bytes])? {
+                Message::Bell => {}
+                Message::Refusal(refusal) => return Err(ClientError::Refused(refusal)),
+                other => {
+                    return Err(ClientError::Unexpected {
+                        expected: "a bell",
+                        found: other.kind_name(),
+                    });
+                }
+            }
         }
     }
 }

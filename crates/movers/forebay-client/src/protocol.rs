@@ -1,4 +1,4 @@
-//! What a client and the daemon say to each other before there is shared memory: one record each way.
+//! What a client and the daemon say to each other beside shared memory: one record each way at first, and bells.
 //!
 //! All numbers are little-endian. A record begins with a head of 8 bytes, and is exactly as long as its head says:
 //!
@@ -6,7 +6,7 @@
 //! |---|---|
 //! | 0–3 | `FBMX` |
 //! | 4–5 | version, 1 |
-//! | 6 | kind: 1 hello, 2 welcome, 3 refusal |
+//! | 6 | kind: 1 hello, 2 welcome, 3 refusal, 4 bell |
 //! | 7 | count |
 //!
 //! *Hello* (client): the name of the place that it wants, as many bytes as the count says, 1 to 32 of `a`–`z`, `A`–`Z`, `0`–`9`, `-`, `_`, `.`.
@@ -26,6 +26,9 @@
 //!
 //! *Refusal* (daemon): byte 8 is the reason, then a text, as many bytes as the count says, up to 200, of UTF-8 without control characters. The daemon ends
 //! the connection behind it.
+//!
+//! *Bell* (daemon), with the count 0: the client has asked to be woken, and something is there. It does not come over the pools' own bells, as a client could
+//! have the daemon wait at them; the client rings there.
 
 mod parse;
 #[cfg(test)]
@@ -64,6 +67,7 @@ const ADDRESS_BYTES: usize = 17;
 const HELLO: u8 = 1;
 const WELCOME: u8 = 2;
 const REFUSAL: u8 = 3;
+const BELL: u8 = 4;
 
 /// The name of a client's place, as the daemon's file has it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -231,6 +235,8 @@ pub enum Message {
     Welcome(Welcome),
     /// It does not get it, or has lost it.
     Refusal(Refusal),
+    /// Something is there for a client that sleeps.
+    Bell,
 }
 
 /// Bytes that are no record.
@@ -246,7 +252,7 @@ pub enum MessageError {
         found: u16,
     },
     /// There is no such kind.
-    #[error("a record of kind {found}; 1 to 3 are known")]
+    #[error("a record of kind {found}; 1 to 4 are known")]
     Kind {
         /// What came.
         found: u8,

@@ -112,7 +112,13 @@ impl Place {
     fn give(&mut self, frame: u32, bytes: &[u8]) {
         self.sender.send(frame, bytes, 0).unwrap();
         self.sender.publish();
-        self.sender.data.notify();
+        if self.sender.data.is_asked() {
+            self.ring();
+        }
+    }
+
+    fn ring(&self) {
+        self.socket.send(&Message::Bell.emit(), &[]).unwrap();
     }
 
     fn given_back(&mut self) -> Vec<u64> {
@@ -172,7 +178,7 @@ fn frames_go_out_until_all_buffers_are_on_their_way_and_again_when_some_are_back
             place.receiver.free(sent.frame);
         }
         place.receiver.publish();
-        place.receiver.returns.notify();
+        place.ring();
         place
     });
     loop {

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 #[test]
 fn the_corpus_of_records() {
-    replay::replay("mux_protocol", 9, mux_protocol::check);
+    replay::replay("mux_protocol", 10, mux_protocol::check);
 }
 
 proptest! {
@@ -19,7 +19,7 @@ proptest! {
 
     #[test]
     fn whatever_is_said_is_as_described(
-        kind in 0..5_u8,
+        kind in 0..6_u8,
         count in 0..12_u8,
         body in proptest::collection::vec(prop_oneof![Just(0_u8), Just(4), Just(b'a'), any::<u8>()], 0..100),
         is_fitted in prop::bool::weighted(0.9),
@@ -28,7 +28,7 @@ proptest! {
         record.extend(body);
         if is_fitted {
             let each = if kind == 2 { 17 } else { 1 };
-            let from = [8, 8, 40, 9, 8][usize::from(kind)];
+            let from = [8, 8, 40, 9, 8, 8][usize::from(kind)];
             record.resize(from + each * usize::from(count), 0);
         }
         mux_protocol::check(&record);

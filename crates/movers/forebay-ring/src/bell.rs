@@ -28,12 +28,18 @@ impl Notifier {
 
     /// Call after a batch of publishes (or releases): one full fence, and a signal only if the other side asked for it. Says whether it did.
     pub fn notify(&self) -> bool {
-        let asked = self.flag.is_asked();
+        let asked = self.is_asked();
         if asked {
             // The only refusal is "would overflow", and then the bell is ringing already.
             let _ = rustix::io::write(&*self.event, &1u64.to_ne_bytes());
         }
         asked
+    }
+
+    /// Whether the other side asked to be signalled, with the same fence: for one that rings in another way. Both sides share the bell's descriptor, so a peer
+    /// that is not trusted can have a signal wait until that peer likes.
+    pub fn is_asked(&self) -> bool {
+        self.flag.is_asked()
     }
 }
 
@@ -63,6 +69,11 @@ impl Waiter {
         let mut count = [0; 8];
         // Refused with "try again" when nobody rang.
         let _ = rustix::io::read(&self.event, &mut count);
+    }
+
+    /// Awake, and the signal stays: for one that waits for its edge, and never reads the bell. A peer that is not trusted can have a read wait until that peer likes.
+    pub fn finish_unread(&self) {
+        self.flag.done();
     }
 
     /// Sleeps between `prepare` and `finish`. `true` if signalled, `false` after the time or when interrupted.

@@ -233,7 +233,7 @@ impl Daemon {
                 let token = CLIENTS + 2 * client.index() as u64;
                 let poller = &self.poller;
                 poller.add(&lane.socket, token, Interest::Readable, Trigger::Level)?;
-                poller.add(lane.bell(), token + 1, Interest::Readable, Trigger::Level)?;
+                poller.add(lane.bell(), token + 1, Interest::Readable, Trigger::Edge)?;
                 let place = &mut self.places[client.index()];
                 place.lane = Some(lane);
                 place.connected += 1;

@@ -6,7 +6,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use forebay_client::protocol::PoolShape;
+use forebay_client::protocol::{Message, PoolShape};
 use forebay_mux::buffers::BufferId;
 use forebay_mux::{Mac, descriptor};
 use forebay_ring::{
@@ -25,6 +25,7 @@ pub(crate) struct Lane {
     /// Copies of what it handed over, by the numbers of its buffers.
     copies: Vec<u8>,
     frame_bytes: usize,
+    bell_record: Vec<u8>,
     /// Frames were given since the last bell.
     is_given: bool,
     /// Buffers went back since the last bell.
@@ -47,6 +48,7 @@ impl Lane {
             receiver: BareReceiver::map(&transmit, up.receiver_fds()?)?,
             copies: vec![0; (transmit.frames * transmit.frame_bytes) as usize],
             frame_bytes: transmit.frame_bytes as usize,
+            bell_record: Message::Bell.emit(),
             socket,
             is_given: false,
             is_returned: false,
@@ -57,7 +59,7 @@ impl Lane {
         Ok((lane, fds))
     }
 
-    /// What wakes the daemon when this client has sent something.
+    /// What wakes the daemon when this client has sent something, by its edge: it is never read, as the client could have that wait.
     pub(crate) fn bell(&self) -> BorrowedFd<'_> {
         self.receiver.data.as_fd()
     }
@@ -69,7 +71,7 @@ impl Lane {
 
     /// Takes that back.
     pub(crate) fn awake(&self) {
-        self.receiver.data.finish();
+        self.receiver.data.finish_unread();
     }
 
     /// Whether the client has gone. What it says on the socket behind its hello is an end as well.
@@ -129,18 +131,20 @@ impl Lane {
         self.is_returned = true;
     }
 
-    /// Shows the client what happened since the last time, and rings once for each pool if it sleeps. Says how many bells were rung.
-    pub(crate) fn flush(&mut self) -> u64 {
-        let mut rung = 0;
+    /// Shows the client what happened since the last time, and rings once if it sleeps: whether it did. A client that has not heard older bells is not rung for
+    /// again, and wakes by those.
+    pub(crate) fn flush(&mut self) -> bool {
+        let mut is_asked = false;
         if std::mem::take(&mut self.is_given) {
             self.sender.publish();
-            rung += u64::from(self.sender.data.notify());
+            is_asked |= self.sender.data.is_asked();
         }
         if std::mem::take(&mut self.is_returned) {
             self.receiver.publish();
-            rung += u64::from(self.receiver.returns.notify());
+            is_asked |= self.receiver.returns.is_asked();
         }
-        rung
+        // One that cannot hear is gone, which its socket says.
+        is_asked && self.socket.send(&self.bell_record, &[]).unwrap_or(false)
     }
 }
 

@@ -13,7 +13,9 @@ use forebay_client::{Client, ClientError, SendError, Woken};
 use forebay_ring::{BareSender, FramePoolSpec, SIDE_FDS};
 use forebay_sys::seqpacket::{Arrived, SeqSocket};
 use forebay_testing::wire::{carries, is_inside, lay};
+use rustix::fs::OFlags;
 use std::io::{BufRead, BufReader};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -304,7 +306,7 @@ fn a_process_of_another_user_is_a_client_and_may_be_killed() {
 }
 
 /// A client that maps its memory itself and writes into it what it likes.
-fn liar(world: &World) -> (SeqSocket, BareSender) {
+fn liar(world: &World) -> (SeqSocket, BareSender, Vec<OwnedFd>) {
     let mut socket = None;
     until("the door", || {
         socket = SeqSocket::connect(&world.socket).ok();
@@ -330,8 +332,50 @@ fn liar(world: &World) -> (SeqSocket, BareSender) {
         frames: welcome.transmit.frames,
         frame_bytes: welcome.transmit.frame_bytes,
     };
+    let all = fds.iter().map(|fd| fd.try_clone().unwrap()).collect();
     let sender = BareSender::map(&spec, fds.split_off(SIDE_FDS)).unwrap();
-    (socket, sender)
+    (socket, sender, all)
+}
+
+/// Bells are shared with clients: one may empty or fill them, and have whoever reads or rings wait.
+#[test]
+fn a_client_that_holds_the_bells_holds_nobody_else() {
+    if !is_on_wire("a_client_that_holds_the_bells_holds_nobody_else") {
+        return;
+    }
+    let world = World::start("");
+    let (_socket, mut liar, fds) = liar(&world);
+    let mut other = world.connect("b").unwrap();
+    let mut peer = Peer::open();
+    // The last two of each pool are its bells, for the one side and for the other.
+    for bell in [&fds[3], &fds[4], &fds[8], &fds[9]] {
+        rustix::fs::fcntl_setfl(bell, OFlags::empty()).unwrap();
+        rustix::io::write(bell, &(u64::MAX - 1).to_ne_bytes()).unwrap();
+    }
+    liar.returns.prepare();
+    for number in 0..50 {
+        peer.send(&frame(mac(0), number, 100));
+        peer.send(&frame(mac(1), number, 100));
+        let mut sent = frame(world::PEER, number, 60);
+        sent[6..12].copy_from_slice(&mac(0));
+        liar.send(number as u32, &sent, 0).unwrap();
+        liar.publish();
+        let mut came = Vec::new();
+        until("a frame of the other one", || {
+            other.receive_into(&mut came).unwrap()
+        });
+        assert_eq!(came, frame(mac(1), number, 100));
+        other.flush();
+    }
+    let mut came = 0;
+    until("what both have sent", || {
+        came += peer.receive().len();
+        came == 50
+    });
+    drop(other);
+    let record = world.end();
+    assert!(record.is_closed(), "{:?}", record.envelope);
+    assert_eq!(record.summary.clients[1].frames_given, 50);
 }
 
 #[test]
@@ -340,7 +384,7 @@ fn a_client_that_lies_is_disconnected_by_name_and_the_other_loses_nothing() {
         return;
     }
     let world = World::start("");
-    let (socket, mut liar) = liar(&world);
+    let (socket, mut liar, _) = liar(&world);
     let mut other = world.connect("b").unwrap();
     let mut peer = Peer::open();
     // The sender of another client, four times; three are forgiven.

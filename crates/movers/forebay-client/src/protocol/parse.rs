@@ -3,7 +3,7 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{
-    ADDRESS_BYTES, ADDRESSES_MAX, HEAD_BYTES, HELLO, MAGIC, MTU_BYTES, Message, MessageError,
+    ADDRESS_BYTES, ADDRESSES_MAX, BELL, HEAD_BYTES, HELLO, MAGIC, MTU_BYTES, Message, MessageError,
     NAME_BYTES_MAX, Name, PoolShape, REFUSAL, Reason, Refusal, TEXT_BYTES_MAX, VERSION, WELCOME,
     WELCOME_BYTES, Welcome,
 };
@@ -19,6 +19,7 @@ impl Message {
             Self::Hello(_) => "a hello",
             Self::Welcome(_) => "a welcome",
             Self::Refusal(_) => "a refusal",
+            Self::Bell => "a bell",
         }
     }
 
@@ -28,6 +29,7 @@ impl Message {
         match self {
             Self::Hello(name) => record(HELLO, name.0.len(), &[name.0.as_bytes()]),
             Self::Welcome(welcome) => welcome.emit(),
+            Self::Bell => record(BELL, 0, &[]),
             Self::Refusal(Refusal { reason, text }) => {
                 record(REFUSAL, text.len(), &[&[*reason as u8], text.as_bytes()])
             }
@@ -62,6 +64,7 @@ impl Message {
                 let text = body(record, count, TEXT_BYTES_MAX, HEAD_BYTES + 1, 1)?;
                 Refusal::parse(record[HEAD_BYTES], text).map(Self::Refusal)
             }
+            BELL => body(record, count, 0, HEAD_BYTES, 1).map(|_| Self::Bell),
             found => Err(MessageError::Kind { found }),
         }
     }

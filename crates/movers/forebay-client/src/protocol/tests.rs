@@ -38,7 +38,8 @@ fn golden_records() {
     assert_eq!(Message::Welcome(welcome()).emit(), GOLDEN);
     let refusal = Message::Refusal(Refusal::new(Reason::Taken, "it is\ttaken"));
     assert_eq!(refusal.emit(), b"FBMX\x01\x00\x03\x0b\x03it is taken");
-    for message in [hello, Message::Welcome(welcome()), refusal] {
+    assert_eq!(Message::Bell.emit(), b"FBMX\x01\x00\x04\x00");
+    for message in [hello, Message::Welcome(welcome()), refusal, Message::Bell] {
         assert_eq!(Message::parse(&message.emit()), Ok(message));
     }
 }
@@ -52,7 +53,7 @@ fn each_field_of_a_welcome_is_looked_at() {
     };
     assert_eq!(with(0, b'f'), MessageError::Head);
     assert_eq!(with(4, 2), MessageError::Version { found: 2 });
-    assert_eq!(with(6, 4), MessageError::Kind { found: 4 });
+    assert_eq!(with(6, 5), MessageError::Kind { found: 5 });
     let (expected, found) = (57, 74);
     assert_eq!(with(7, 1), MessageError::Length { expected, found });
     assert_eq!(with(7, 9), MessageError::Count { found: 9, most: 8 });
@@ -88,6 +89,7 @@ fn near() -> impl Strategy<Value = Vec<u8>> {
         Just(GOLDEN.to_vec()),
         Just(b"FBMX\x01\x00\x01\x04echo".to_vec()),
         Just(b"FBMX\x01\x00\x03\x0b\x03it is taken".to_vec()),
+        Just(b"FBMX\x01\x00\x04\x00".to_vec()),
     ];
     let changes = proptest::collection::vec((0..74_usize, any::<u8>()), 0..3);
     (right, changes, 0..80_usize, any::<bool>()).prop_map(

@@ -255,7 +255,7 @@ impl Daemon {
             let Some(lane) = self.places[client.index()].lane.as_mut() else {
                 continue;
             };
-            self.signals += lane.flush();
+            self.signals += u64::from(lane.flush());
             if lane.is_stuck {
                 let text = "frames were given back that are not taken from the ring yet";
                 self.leaving.push(lied(client, text.to_owned()));
