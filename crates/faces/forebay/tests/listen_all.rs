@@ -277,7 +277,8 @@ const HOW: &[(&str, &str, usize)] = &[
         "--sources 2 --base-port PORT --metrics METRICS --out OUT",
         3,
     ),
-    ("load", "--echo PLACE", 2),
+    // Over UDP and TCP at one address.
+    ("load", "--echo PLACE", 1),
     ("mover", "--listen PLACE --out OUT", 1),
     ("net bus", "TCP", 1),
     (

@@ -16,6 +16,7 @@ mod events;
 mod flows;
 mod help;
 mod layout;
+mod loaded;
 mod messages;
 mod mistakes;
 mod page;

@@ -9,7 +9,9 @@ use tempfile::TempDir;
 use crate::agreed::Texts;
 use crate::rig::{Run, forebay, free_ports, scrape, signal, start, wait_for};
 use crate::shape::NoKeyTwice;
-use crate::{events, flows, layout, messages, page, readout, settings, shape, small, windows};
+use crate::{
+    events, flows, layout, loaded, messages, page, readout, settings, shape, small, windows,
+};
 
 /// All of it, by the names of verbs and programs.
 #[derive(Default)]
@@ -23,12 +25,13 @@ pub(crate) struct Taken {
 
 /// Every program runs once, whatever number of tests look at it.
 pub(crate) static TAKEN: LazyLock<Taken> = LazyLock::new(|| {
-    let scenes: [fn(&mut Taken, &Path); 6] = [
+    let scenes: [fn(&mut Taken, &Path); 7] = [
         events::play,
         readout::play,
         messages::play,
         windows::play,
         flows::play,
+        loaded::play,
         small::play,
     ];
     let mut all = Taken::default();
