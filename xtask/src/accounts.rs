@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 
 /// The tests of the page, which write it when they are told to.
-const TESTS: [&str; 18] = [
+const TESTS: [&str; 19] = [
     "test",
     "--quiet",
     "--package=forebay-run",
