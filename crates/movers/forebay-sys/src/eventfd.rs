@@ -75,6 +75,30 @@ impl AsFd for EventFd {
 mod tests {
     use super::*;
 
+    fn is_writable(event: &EventFd) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let mut polled = [PollFd::new(event, PollFlags::OUT)];
+        let at_once = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        poll(&mut polled, Some(&at_once)).unwrap() == 1
+    }
+
+    #[test]
+    fn what_is_full_is_not_writable_until_it_is_drained() {
+        let event = EventFd::create().unwrap();
+        assert!(is_writable(&event));
+        // Signalled before, and full already: it is full all the same.
+        event.signal();
+        for _ in 0..2 {
+            event.fill();
+            assert!(!is_writable(&event));
+        }
+        assert!(event.drain());
+        assert!(is_writable(&event) && !event.drain());
+    }
+
     #[test]
     fn signals_collapse_into_one() {
         let event = EventFd::create().unwrap();

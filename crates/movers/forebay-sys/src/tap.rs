@@ -112,3 +112,23 @@ impl AsFd for Tap {
         self.fd.as_fd()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_does_not_fit_is_no_request() {
+        let fits = "x".repeat(libc::IFNAMSIZ - 1);
+        let made = request(&fits).unwrap();
+        assert_eq!(made.ifr_name.last(), Some(&0));
+        assert!(
+            made.ifr_name
+                .iter()
+                .rev()
+                .skip(1)
+                .all(|&byte| byte == b'x' as libc::c_char)
+        );
+        assert!(request(&format!("{fits}x")).is_none());
+    }
+}
