@@ -163,6 +163,26 @@ fn a_frame_that_is_too_long_or_short_is_refused_by_name(mut world: World) {
     assert_closed(&mut world);
 }
 
+held!(a_frame_that_comes_too_long_is_dropped_by_name, Room::Ample, none,
+    packet Packet, xdp Xdp, tap Tap, emulated Emulated);
+
+fn a_frame_that_comes_too_long_is_dropped_by_name(mut world: World) {
+    world.far.set_mtu(3_000);
+    let frames = [
+        tagged(0, 1_518),
+        frame(1, 1_519),
+        frame(2, 2_900),
+        frame(3, 100),
+    ];
+    for frame in &frames {
+        assert!(world.far.send(frame));
+    }
+    assert_eq!(world.receive(2), [&frames[0][..], &frames[3]]);
+    let counts = world.driver.receive.counts().unwrap();
+    assert_eq!(counts.dropped, [(CardInDrop::TooLong, 2)].into());
+    assert_closed(&mut world);
+}
+
 held!(full_means_no_room_now_and_room_later, Room::LittleOut, none,
     packet Packet, xdp Xdp, tap Tap, emulated Emulated);
 

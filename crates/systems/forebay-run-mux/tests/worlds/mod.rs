@@ -303,7 +303,9 @@ impl Far for Wire {
     }
 
     fn set_mtu(&mut self, mtu_bytes: u32) {
-        sh(&format!("ip link set {} mtu {mtu_bytes}", self.near));
+        for end in [self.near, self.far] {
+            sh(&format!("ip link set {end} mtu {mtu_bytes}"));
+        }
     }
 
     fn host_sends(&mut self) {
