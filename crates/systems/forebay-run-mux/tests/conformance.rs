@@ -90,7 +90,9 @@ fn assert_closed(world: &mut World) {
     }
 }
 
-held!(frames_come_once_in_order_and_whole, Room::Ample, all_lengths,
+held!(
+    frames_come_once_in_order_and_whole,
+    Room::Ample, all_lengths,
     packet Packet, xdp Xdp, tap Tap, pcap Pcap, emulated Emulated);
 
 fn frames_come_once_in_order_and_whole(mut world: World) {
@@ -111,7 +113,9 @@ fn frames_come_once_in_order_and_whole(mut world: World) {
     assert_closed(&mut world);
 }
 
-held!(what_is_sent_arrives_byte_for_byte, Room::Ample, none,
+held!(
+    what_is_sent_arrives_byte_for_byte,
+    Room::Ample, none,
     packet Packet, xdp Xdp, tap Tap, pcap Pcap, emulated Emulated);
 
 fn what_is_sent_arrives_byte_for_byte(mut world: World) {
@@ -134,7 +138,9 @@ fn what_is_sent_arrives_byte_for_byte(mut world: World) {
     assert_eq!(counts.out, frames.len() as u64);
 }
 
-held!(a_frame_that_is_too_long_or_short_is_refused_by_name, Room::Ample, none,
+held!(
+    a_frame_that_is_too_long_or_short_is_refused_by_name,
+    Room::Ample, none,
     packet Packet, xdp Xdp, tap Tap, pcap Pcap, emulated Emulated);
 
 fn a_frame_that_is_too_long_or_short_is_refused_by_name(mut world: World) {
@@ -163,7 +169,9 @@ fn a_frame_that_is_too_long_or_short_is_refused_by_name(mut world: World) {
     assert_closed(&mut world);
 }
 
-held!(a_frame_that_comes_too_long_is_dropped_by_name, Room::Ample, none,
+held!(
+    a_frame_that_comes_too_long_is_dropped_by_name,
+    Room::Ample, none,
     packet Packet, xdp Xdp, tap Tap, emulated Emulated);
 
 fn a_frame_that_comes_too_long_is_dropped_by_name(mut world: World) {
@@ -183,7 +191,9 @@ fn a_frame_that_comes_too_long_is_dropped_by_name(mut world: World) {
     assert_closed(&mut world);
 }
 
-held!(full_means_no_room_now_and_room_later, Room::LittleOut, none,
+held!(
+    full_means_no_room_now_and_room_later,
+    Room::LittleOut, none,
     packet Packet, xdp Xdp, tap Tap, emulated Emulated);
 
 fn full_means_no_room_now_and_room_later(mut world: World) {
@@ -224,7 +234,9 @@ fn too_many() -> Vec<Vec<u8>> {
     (0..3_000).map(|number| frame(number, 500)).collect()
 }
 
-held!(books_close_when_frames_are_lost, Room::LittleIn, too_many,
+held!(
+    books_close_when_frames_are_lost,
+    Room::LittleIn, too_many,
     packet Packet, xdp Xdp, tap Tap, emulated Emulated);
 
 fn books_close_when_frames_are_lost(mut world: World) {
@@ -257,7 +269,9 @@ fn books_close_when_frames_are_lost(mut world: World) {
     assert!(came.iter().all(|frame| sent.any(|sent| sent == *frame)));
 }
 
-held!(a_link_that_goes_down_and_up_is_survived_and_told, Room::Ample, none,
+held!(
+    a_link_that_goes_down_and_up_is_survived_and_told,
+    Room::Ample, none,
     packet Packet, xdp Xdp, tap Tap, emulated Emulated);
 
 fn change(from: Link, to: Link) -> Vec<Change> {
@@ -322,7 +336,9 @@ fn a_link_that_goes_down_and_up_is_survived_and_told(mut world: World) {
     assert_closed(&mut world);
 }
 
-held!(a_change_of_the_longest_packet_is_told, Room::Ample, none,
+held!(
+    a_change_of_the_longest_packet_is_told,
+    Room::Ample, none,
     packet Packet, xdp Xdp, tap Tap, emulated Emulated);
 
 fn a_change_of_the_longest_packet_is_told(mut world: World) {
@@ -349,7 +365,9 @@ fn a_change_of_the_longest_packet_is_told(mut world: World) {
     assert_eq!(world.far_receives(1)[0], frame(0, 1_414));
 }
 
-held!(a_card_that_is_gone_is_told_and_harms_nobody, Room::Ample, none,
+held!(
+    a_card_that_is_gone_is_told_and_harms_nobody,
+    Room::Ample, none,
     packet Packet, xdp Xdp, tap Tap, emulated Emulated);
 
 fn a_card_that_is_gone_is_told_and_harms_nobody(mut world: World) {
@@ -368,7 +386,9 @@ fn a_card_that_is_gone_is_told_and_harms_nobody(mut world: World) {
     }
 }
 
-held!(each_half_may_have_a_thread, Room::Ample, all_lengths,
+held!(
+    each_half_may_have_a_thread,
+    Room::Ample, all_lengths,
     packet Packet, xdp Xdp, tap Tap, pcap Pcap, emulated Emulated);
 
 fn each_half_may_have_a_thread(mut world: World) {
