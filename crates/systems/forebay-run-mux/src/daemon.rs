@@ -6,13 +6,13 @@
 //!
 //! It sleeps when a round had nothing to do, after it has asked each client for its bell and looked once more.
 
+mod admit;
 mod rounds;
 
 use std::collections::BTreeMap;
-use std::os::fd::AsFd;
 use std::time::Duration;
 
-use forebay_client::protocol::{Message, Reason as No, Welcome};
+use forebay_client::protocol::Reason as No;
 use forebay_ledger::{Condition, Reason, Taint, TaintKind};
 use forebay_mux::buffers::BufferId;
 use forebay_mux::transmit::Packet;
@@ -22,7 +22,6 @@ use forebay_run::run_dir::RunEnd;
 use forebay_run::{Host, System, Urgency};
 use forebay_sys::clock::monotonic_ns;
 use forebay_sys::epoll::{Interest, Poller, Trigger};
-use forebay_sys::seqpacket::SeqSocket;
 
 use crate::books::{AnswerCounts, Books};
 use crate::config::DriverChoice;
@@ -55,6 +54,10 @@ struct Place {
     lane: Option<Lane>,
     connected: u64,
     parted: BTreeMap<&'static str, u64>,
+    /// When the last client of it was welcomed.
+    welcomed_ns: Option<u64>,
+    /// One that came too soon after the one before, and waits.
+    early: Option<Caller>,
 }
 
 /// A client that does not stay, and why.
@@ -155,7 +158,8 @@ impl Daemon {
 
     /// How long nothing has to be done, if nobody wants anything.
     fn patience(&self, now_ns: u64) -> Duration {
-        let until_ns = self.ask_at_ns.unwrap_or(u64::MAX);
+        let asks = [self.ask_at_ns, self.next_welcome_ns()];
+        let until_ns = asks.into_iter().flatten().min().unwrap_or(u64::MAX);
         Duration::from_nanos(until_ns.saturating_sub(now_ns).min(SHOW_NS))
     }
 
@@ -165,7 +169,7 @@ impl Daemon {
         let tokens: Vec<u64> = ready.map(|ready| ready.token).collect();
         for token in tokens {
             match token {
-                DOOR => self.admit()?,
+                DOOR => self.admit(monotonic_ns())?,
                 RECEIVE => self.is_card_calling = true,
                 token if token >= CLIENTS && token % 2 == 0 => {
                     self.hear(ClientId::new(((token - CLIENTS) / 2) as u8));
@@ -173,6 +177,7 @@ impl Daemon {
                 _ => {}
             }
         }
+        self.welcome_early(monotonic_ns())?;
         self.part_all();
         Ok(())
     }
@@ -187,63 +192,6 @@ impl Daemon {
 
     fn leave(&mut self, client: ClientId, why: &'static str, said: Option<String>) {
         self.leaving.push(Leaving { client, why, said });
-    }
-
-    /// Takes in all who may have a place.
-    fn admit(&mut self) -> Result<(), MuxError> {
-        while let Some(caller) = self.door.accept(&self.plan, monotonic_ns())? {
-            // The one before may have gone unheard.
-            self.hear(caller.client);
-            self.part_all();
-            self.welcome(caller)?;
-        }
-        Ok(())
-    }
-
-    fn welcome(&mut self, caller: Caller) -> Result<(), MuxError> {
-        let Caller {
-            socket,
-            client,
-            name,
-        } = caller;
-        let Some(said) = self.plan.clients.get(client.index()) else {
-            return Ok(());
-        };
-        if self.places[client.index()].lane.is_some() {
-            let text = format!("the place '{name}' has a client already");
-            self.door.refuse(&socket, No::Taken, &text);
-            return Ok(());
-        }
-        let added = self.plan.add(&mut self.mux, client, said, self.sizes);
-        if let Err(error) = added {
-            self.door.refuse(&socket, No::Resource, &error.to_string());
-            return Ok(());
-        }
-        let welcome = Message::Welcome(Welcome {
-            client: client.index() as u8,
-            mac: said.mac().0,
-            vlan: said.vlan,
-            mtu_bytes: self.sizes.mtu_bytes,
-            receive: self.sizes.receive,
-            transmit: self.sizes.transmit,
-            addresses: said.address.clone(),
-        });
-        match hand_over(socket, self.sizes, &welcome) {
-            Ok(lane) => {
-                let token = CLIENTS + 2 * client.index() as u64;
-                let poller = &self.poller;
-                poller.add(&lane.socket, token, Interest::Readable, Trigger::Level)?;
-                poller.add(lane.bell(), token + 1, Interest::Readable, Trigger::Edge)?;
-                let place = &mut self.places[client.index()];
-                place.lane = Some(lane);
-                place.connected += 1;
-            }
-            Err(why) => {
-                self.mux.remove_client(client);
-                *self.door.refused.entry(why).or_default() += 1;
-            }
-        }
-        Ok(())
     }
 
     /// Parts with those who do not stay.
@@ -330,16 +278,6 @@ fn open_card(plan: &MuxPlan) -> Result<(Driver, Sizes), MuxError> {
         driver = packet::open(interface, &options)?;
     }
     Ok((driver, sizes))
-}
-
-/// Makes the memory of a client and gives it its part; or why it has none.
-fn hand_over(socket: SeqSocket, sizes: Sizes, welcome: &Message) -> Result<Lane, &'static str> {
-    let (lane, fds) = Lane::make(socket, sizes).map_err(|_| "no_memory")?;
-    let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-    match lane.socket.send(&welcome.emit(), &fds) {
-        Ok(true) => Ok(lane),
-        Ok(false) | Err(_) => Err("unheard"),
-    }
 }
 
 impl System for MuxPlan {

@@ -22,7 +22,7 @@ const BACKLOG: u16 = 128;
 const VISITORS_MAX: usize = 64;
 /// How long they may be silent.
 const SILENCE_NS_MAX: u64 = 5_000_000_000;
-/// Connections that are taken in at most before clients have their turn.
+/// Connections that are taken in by one look. The look ends with the first that may have a place, so that clients have their turn before each welcome.
 const ACCEPTS_MAX: usize = 64;
 
 /// The socket on which clients come in. Its file goes with it.
@@ -157,7 +157,7 @@ impl Door {
         self.count("silent", before - self.visitors.len());
     }
 
-    fn count(&mut self, why: &'static str, how_many: usize) {
+    pub(crate) fn count(&mut self, why: &'static str, how_many: usize) {
         if how_many > 0 {
             *self.refused.entry(why).or_default() += how_many as u64;
         }

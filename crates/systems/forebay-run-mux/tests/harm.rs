@@ -1,0 +1,78 @@
+//! Clients that mean harm to the daemon, on a virtual wire: what they cost others.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod world;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use forebay_client::Client;
+use forebay_sys::seqpacket::SeqSocket;
+use forebay_testing::wire::{carries, is_inside, lay};
+use world::{Peer, World, frame, mac, until};
+
+const HELLO: &[u8] = b"FBMX\x01\x00\x01\x01a";
+
+fn is_on_wire(test: &str) -> bool {
+    let is_inside = is_inside(test);
+    if is_inside {
+        lay();
+        carries();
+    }
+    is_inside
+}
+
+/// Frames of the peer come to a client, each alone.
+fn is_served(peer: &mut Peer, client: &mut Client, frames: u64) {
+    for number in 0..frames {
+        peer.send(&frame(mac(1), number, 100));
+        let mut came = Vec::new();
+        until("a frame of the other one", || {
+            client.receive_into(&mut came).unwrap()
+        });
+        assert_eq!(came, frame(mac(1), number, 100));
+        client.flush();
+    }
+}
+
+#[test]
+fn one_that_comes_and_goes_without_end_holds_nobody_else() {
+    if !is_on_wire("one_that_comes_and_goes_without_end_holds_nobody_else") {
+        return;
+    }
+    let world = World::start("");
+    let (mut other, mut peer) = (world.connect("b").unwrap(), Peer::open());
+    let (is_over, knocks) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicU64::new(0)),
+    );
+    let (over, count, path) = (is_over.clone(), knocks.clone(), world.socket.clone());
+    let since = Instant::now();
+    let knocking = std::thread::spawn(move || {
+        while !over.load(Ordering::Relaxed) {
+            // A full backlog is as it should be.
+            if let Ok(socket) = SeqSocket::connect(&path) {
+                let _ = socket.send(HELLO, &[]);
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    });
+    until("many that came", || knocks.load(Ordering::Relaxed) > 1_000);
+    is_served(&mut peer, &mut other, 50);
+    is_over.store(true, Ordering::Relaxed);
+    knocking.join().unwrap();
+    drop(other);
+    let record = world.end();
+    let most = 2 + since.elapsed().as_millis() / 100;
+    assert!(record.is_closed(), "{:?}", record.envelope);
+    let [first, second] = &record.summary.clients[..] else {
+        panic!("two clients");
+    };
+    assert!(u128::from(first.connected) <= most, "{first:?} of {most}");
+    assert_eq!((second.frames_given, second.buffers_returned), (50, 50));
+}
