@@ -22,6 +22,7 @@ use forebay_run::run_dir::RunEnd;
 use forebay_run::{Host, System, Urgency};
 use forebay_sys::clock::monotonic_ns;
 use forebay_sys::epoll::{Interest, Poller, Trigger};
+use forebay_sys::process::raise_open_files;
 
 use crate::books::{AnswerCounts, Books};
 use crate::config::DriverChoice;
@@ -90,6 +91,8 @@ pub(crate) struct Daemon {
     leaving: Vec<Leaving>,
     numbers: Vec<BufferId>,
     signals: u64,
+    /// The card's counts could not be read the last time.
+    is_unread: bool,
 }
 
 impl Daemon {
@@ -118,6 +121,7 @@ impl Daemon {
             leaving: Vec::new(),
             numbers: Vec::new(),
             signals: 0,
+            is_unread: false,
             plan,
         })
     }
@@ -130,7 +134,13 @@ impl Daemon {
             if now_ns - shown_ns >= SHOW_NS {
                 shown_ns = now_ns;
                 let (mux, driver) = (&self.mux, &mut self.driver);
-                books.show(&self.plan, mux, driver, &self.answers)?;
+                let shown = books.show(&self.plan, mux, driver, &self.answers);
+                if let Err(error) = &shown
+                    && !self.is_unread
+                {
+                    host.warn(&format!("the card's counts cannot be read: {error}"));
+                }
+                self.is_unread = shown.is_err();
             }
             let has_worked = self.round(now_ns)?;
             if has_worked {
@@ -158,7 +168,11 @@ impl Daemon {
 
     /// How long nothing has to be done, if nobody wants anything.
     fn patience(&self, now_ns: u64) -> Duration {
-        let asks = [self.ask_at_ns, self.next_welcome_ns()];
+        let asks = [
+            self.ask_at_ns,
+            self.next_welcome_ns(),
+            self.door.shut_until_ns(),
+        ];
         let until_ns = asks.into_iter().flatten().min().unwrap_or(u64::MAX);
         Duration::from_nanos(until_ns.saturating_sub(now_ns).min(SHOW_NS))
     }
@@ -169,7 +183,7 @@ impl Daemon {
         let tokens: Vec<u64> = ready.map(|ready| ready.token).collect();
         for token in tokens {
             match token {
-                DOOR => self.admit(monotonic_ns())?,
+                DOOR => self.admit(monotonic_ns()),
                 RECEIVE => self.is_card_calling = true,
                 token if token >= CLIENTS && token % 2 == 0 => {
                     self.hear(ClientId::new(((token - CLIENTS) / 2) as u8));
@@ -177,7 +191,9 @@ impl Daemon {
                 _ => {}
             }
         }
-        self.welcome_early(monotonic_ns())?;
+        let now_ns = monotonic_ns();
+        self.door.open_again(now_ns);
+        self.welcome_early(now_ns);
         self.part_all();
         Ok(())
     }
@@ -211,9 +227,7 @@ impl Daemon {
             return;
         };
         *place.parted.entry(why).or_default() += 1;
-        // The client may have both open still: that they are closed here does not end the watch.
-        let _ = self.poller.remove(lane.bell());
-        let _ = self.poller.remove(&lane.socket);
+        self.forget(&lane);
         if let Some(text) = said {
             say_no(&lane.socket, No::Faults, text);
         }
@@ -289,6 +303,8 @@ impl System for MuxPlan {
         if let Some(duration_s) = self.settings.duration_s {
             host.stop.end_after(Duration::from_secs(duration_s));
         }
+        // A client has seven of them. Where there are no more, it is refused as it comes.
+        let _ = raise_open_files();
         let mut daemon = Daemon::open(self)?;
         let (plan, card) = (daemon.plan.clone(), daemon.driver.card.name().to_owned());
         let out = Some(plan.settings.directory.as_path()).filter(|it| !it.as_os_str().is_empty());

@@ -25,6 +25,9 @@ const SILENCE_NS_MAX: u64 = 5_000_000_000;
 /// Connections that are taken in by one look. The look ends with the first that may have a place, so that clients have their turn before each welcome.
 const ACCEPTS_MAX: usize = 64;
 
+/// So long nobody is taken in when descriptors have run out.
+const SHUT_NS: u64 = 50_000_000;
+
 /// The socket on which clients come in. Its file goes with it.
 #[derive(Debug)]
 pub(crate) struct Door {
@@ -33,6 +36,8 @@ pub(crate) struct Door {
     /// The listener, and those who have said nothing yet.
     waits: Poller,
     visitors: VecDeque<Visitor>,
+    /// The kernel could take nobody in: the listener is not waited for until then.
+    shut_until_ns: Option<u64>,
     /// Connections that came.
     pub(crate) came: u64,
     /// Those that got no place, by reason.
@@ -87,17 +92,14 @@ impl Door {
             path: path.into(),
             waits,
             visitors: VecDeque::new(),
+            shut_until_ns: None,
             came: 0,
             refused: BTreeMap::new(),
         })
     }
 
     /// Takes in who has come, hears who has something to say, and gives one who may have a place, if there is one.
-    pub(crate) fn accept(
-        &mut self,
-        plan: &MuxPlan,
-        now_ns: u64,
-    ) -> Result<Option<Caller>, SysError> {
+    pub(crate) fn accept(&mut self, plan: &MuxPlan, now_ns: u64) -> Option<Caller> {
         self.give_up_silent(now_ns);
         for _ in 0..self.visitors.len() {
             let Some(visitor) = self.visitors.pop_front() else {
@@ -107,9 +109,10 @@ impl Door {
                 Heard::Over => {}
                 Heard::Nothing(visitor) => self.visitors.push_back(visitor),
                 Heard::Name(visitor, name) => {
-                    self.waits.remove(&visitor.socket)?;
+                    // It goes out of the poller with its last descriptor at the latest.
+                    let _ = self.waits.remove(&visitor.socket);
                     if let Some(caller) = self.look_up(plan, visitor, name) {
-                        return Ok(Some(caller));
+                        return Some(caller);
                     }
                 }
             }
@@ -117,37 +120,87 @@ impl Door {
         self.take_in(plan, now_ns)
     }
 
-    fn take_in(&mut self, plan: &MuxPlan, now_ns: u64) -> Result<Option<Caller>, SysError> {
+    fn take_in(&mut self, plan: &MuxPlan, now_ns: u64) -> Option<Caller> {
+        if self.shut_until_ns.is_some() {
+            return None;
+        }
         for _ in 0..ACCEPTS_MAX {
-            let Some(socket) = self.listener.accept()? else {
-                break;
+            let socket = match self.listener.accept() {
+                Ok(socket) => socket?,
+                Err(_) => {
+                    self.shut(now_ns);
+                    return None;
+                }
             };
             self.came += 1;
-            let visitor = Visitor {
-                peer: socket.peer()?,
-                socket,
-                since_ns: now_ns,
-            };
-            match self.hear(visitor) {
-                Heard::Over => {}
-                Heard::Nothing(visitor) if self.visitors.len() < VISITORS_MAX => {
-                    let socket = &visitor.socket;
-                    self.waits
-                        .add(socket, 0, Interest::Readable, Trigger::Level)?;
-                    self.visitors.push_back(visitor);
-                }
-                Heard::Nothing(visitor) => {
-                    let text = "too many others have come and said nothing";
-                    self.refuse(&visitor.socket, Reason::Crowded, text);
-                }
-                Heard::Name(visitor, name) => {
-                    if let Some(caller) = self.look_up(plan, visitor, name) {
-                        return Ok(Some(caller));
-                    }
-                }
+            let caller = self.meet(plan, socket, now_ns);
+            if caller.is_some() {
+                return caller;
             }
         }
-        Ok(None)
+        None
+    }
+
+    /// Hears one that has come, and has it wait if it says nothing.
+    fn meet(&mut self, plan: &MuxPlan, socket: SeqSocket, now_ns: u64) -> Option<Caller> {
+        let peer = match socket.peer() {
+            Ok(peer) => peer,
+            Err(error) => {
+                self.refuse(&socket, Reason::Resource, &error.to_string());
+                return None;
+            }
+        };
+        let visitor = Visitor {
+            socket,
+            peer,
+            since_ns: now_ns,
+        };
+        match self.hear(visitor) {
+            Heard::Over => None,
+            Heard::Nothing(visitor) => {
+                self.keep(visitor);
+                None
+            }
+            Heard::Name(visitor, name) => self.look_up(plan, visitor, name),
+        }
+    }
+
+    /// Has one wait that has said nothing yet.
+    fn keep(&mut self, visitor: Visitor) {
+        let socket = &visitor.socket;
+        if self.visitors.len() >= VISITORS_MAX {
+            let text = "too many others have come and said nothing";
+            self.refuse(socket, Reason::Crowded, text);
+            return;
+        }
+        let (interest, trigger) = (Interest::Readable, Trigger::Level);
+        match self.waits.add(socket, 0, interest, trigger) {
+            Ok(()) => self.visitors.push_back(visitor),
+            Err(error) => self.refuse(socket, Reason::Resource, &error.to_string()),
+        }
+    }
+
+    /// Takes nobody in for a while: who has come waits with the kernel, and would wake the daemon without end.
+    fn shut(&mut self, now_ns: u64) {
+        self.count("not_taken_in", 1);
+        if self.waits.remove(&self.listener).is_ok() {
+            self.shut_until_ns = Some(now_ns + SHUT_NS);
+        }
+    }
+
+    /// Takes in again, if it is time.
+    pub(crate) fn open_again(&mut self, now_ns: u64) {
+        if self.shut_until_ns.is_none_or(|until_ns| now_ns < until_ns) {
+            return;
+        }
+        let (interest, trigger) = (Interest::Readable, Trigger::Level);
+        let added = self.waits.add(&self.listener, 0, interest, trigger);
+        self.shut_until_ns = added.err().map(|_| now_ns + SHUT_NS);
+    }
+
+    /// When it takes in again, if it does not now.
+    pub(crate) const fn shut_until_ns(&self) -> Option<u64> {
+        self.shut_until_ns
     }
 
     fn give_up_silent(&mut self, now_ns: u64) {

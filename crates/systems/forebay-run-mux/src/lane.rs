@@ -34,18 +34,39 @@ pub(crate) struct Lane {
     pub(crate) is_stuck: bool,
 }
 
-impl Lane {
+/// This side's ends of both pools.
+#[derive(Debug)]
+pub(crate) struct Ends {
+    sender: BareSender,
+    receiver: BareReceiver,
+}
+
+impl Ends {
     /// Makes the memory of a client: this side's ends, and the descriptors for the client.
-    pub(crate) fn make(socket: SeqSocket, sizes: Sizes) -> Result<(Self, Vec<OwnedFd>), RingError> {
+    pub(crate) fn make(sizes: Sizes) -> Result<(Self, Vec<OwnedFd>), RingError> {
         let (receive, transmit) = (spec(sizes.receive), spec(sizes.transmit));
         let (down, up) = (
             FramePoolMemory::create(&receive)?,
             FramePoolMemory::create(&transmit)?,
         );
         // This side's ends are claimed before the client has any descriptor.
-        let lane = Self {
+        let ends = Self {
             sender: BareSender::map(&receive, down.sender_fds()?)?,
             receiver: BareReceiver::map(&transmit, up.receiver_fds()?)?,
+        };
+        let mut fds = down.receiver_fds()?;
+        fds.extend(up.sender_fds()?);
+        Ok((ends, fds))
+    }
+}
+
+impl Lane {
+    /// A client at the other end of these.
+    pub(crate) fn new(socket: SeqSocket, ends: Ends, sizes: Sizes) -> Self {
+        let transmit = sizes.transmit;
+        Self {
+            sender: ends.sender,
+            receiver: ends.receiver,
             copies: vec![0; (transmit.frames * transmit.frame_bytes) as usize],
             frame_bytes: transmit.frame_bytes as usize,
             bell_record: Message::Bell.emit(),
@@ -53,10 +74,7 @@ impl Lane {
             is_given: false,
             is_returned: false,
             is_stuck: false,
-        };
-        let mut fds = down.receiver_fds()?;
-        fds.extend(up.sender_fds()?);
-        Ok((lane, fds))
+        }
     }
 
     /// What wakes the daemon when this client has sent something, by its edge: it is never read, as the client could have that wait.

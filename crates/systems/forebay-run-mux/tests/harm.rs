@@ -7,13 +7,15 @@
 
 mod world;
 
+use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use forebay_client::Client;
-use forebay_sys::seqpacket::SeqSocket;
+use forebay_sys::seqpacket::{Arrived, SeqSocket};
 use forebay_testing::wire::{carries, is_inside, lay};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use world::{Peer, World, frame, mac, until};
 
 const HELLO: &[u8] = b"FBMX\x01\x00\x01\x01a";
@@ -75,4 +77,42 @@ fn one_that_comes_and_goes_without_end_holds_nobody_else() {
     };
     assert!(u128::from(first.connected) <= most, "{first:?} of {most}");
     assert_eq!((second.frames_given, second.buffers_returned), (50, 50));
+}
+
+/// All descriptors of this process but one, which is the daemon's as well.
+fn take_descriptors() -> Vec<File> {
+    let limit = getrlimit(Resource::Nofile);
+    let current = Some(256);
+    setrlimit(Resource::Nofile, Rlimit { current, ..limit }).unwrap();
+    let mut files: Vec<_> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+    files.pop();
+    files
+}
+
+#[test]
+fn descriptors_that_run_out_keep_others_out_and_end_nobody() {
+    if !is_on_wire("descriptors_that_run_out_keep_others_out_and_end_nobody") {
+        return;
+    }
+    let world = World::start("");
+    let (mut other, mut peer) = (world.connect("b").unwrap(), Peer::open());
+    let files = take_descriptors();
+    let mut found = None;
+    until("one descriptor", || {
+        found = SeqSocket::connect(&world.socket).ok();
+        found.is_some()
+    });
+    let socket = found.unwrap();
+    is_served(&mut peer, &mut other, 100);
+    drop(files);
+    socket.send(HELLO, &[]).unwrap();
+    let mut record = [0; 256];
+    until("the welcome", || {
+        socket.receive(&mut record).unwrap() != Arrived::Nothing
+    });
+    assert_eq!(&record[..4], b"FBMX");
+    drop((socket, other));
+    let summary = world.end().summary;
+    assert_eq!(summary.clients[0].connected, 1);
+    assert!(summary.refused["not_taken_in"] > 0, "{summary:?}");
 }

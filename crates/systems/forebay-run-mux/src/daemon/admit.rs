@@ -4,14 +4,13 @@ use std::os::fd::AsFd;
 
 use forebay_client::protocol::{Message, Reason as No, Welcome};
 use forebay_mux::ClientId;
+use forebay_sys::SysError;
 use forebay_sys::epoll::{Interest, Trigger};
 use forebay_sys::seqpacket::{Arrived, SeqSocket};
 
 use super::{CLIENTS, Daemon, Place};
 use crate::door::Caller;
-use crate::error::MuxError;
-use crate::lane::Lane;
-use crate::plan::Sizes;
+use crate::lane::{Ends, Lane};
 
 /// The least time between two welcomes to one place, in ns: a client that comes and goes without end has so much of the daemon, and no more.
 const REJOIN_NS: u64 = 100_000_000;
@@ -25,33 +24,33 @@ impl Place {
 
 impl Daemon {
     /// Takes in one that may have a place, if there is one. Others wait for the next look.
-    pub(super) fn admit(&mut self, now_ns: u64) -> Result<(), MuxError> {
-        let Some(caller) = self.door.accept(&self.plan, now_ns)? else {
-            return Ok(());
+    pub(super) fn admit(&mut self, now_ns: u64) {
+        let Some(caller) = self.door.accept(&self.plan, now_ns) else {
+            return;
         };
         // The one before may have gone unheard.
         self.hear(caller.client);
         self.part_all();
-        self.seat(caller, now_ns)
+        self.seat(caller, now_ns);
     }
 
     /// Welcomes a caller, or has it wait until its place may be taken again.
-    fn seat(&mut self, caller: Caller, now_ns: u64) -> Result<(), MuxError> {
+    fn seat(&mut self, caller: Caller, now_ns: u64) {
         let Some(place) = self.places.get_mut(caller.client.index()) else {
-            return Ok(());
+            return;
         };
         let gone = place.early.take_if(|early| has_left(&early.socket));
         self.door.count("left", usize::from(gone.is_some()));
         if place.lane.is_some() || place.early.is_some() {
             let text = format!("the place '{}' has a client already", caller.name);
             self.door.refuse(&caller.socket, No::Taken, &text);
-            return Ok(());
+            return;
         }
         if place.due_ns() > now_ns {
             place.early = Some(caller);
-            return Ok(());
+            return;
         }
-        self.welcome(caller, now_ns)
+        self.welcome(caller, now_ns);
     }
 
     /// When the first of those that came too soon is due.
@@ -61,28 +60,28 @@ impl Daemon {
     }
 
     /// Welcomes one of those that came too soon, when it is due and still there.
-    pub(super) fn welcome_early(&mut self, now_ns: u64) -> Result<(), MuxError> {
+    pub(super) fn welcome_early(&mut self, now_ns: u64) {
         let is_due = |place: &&mut Place| place.early.is_some() && place.due_ns() <= now_ns;
         let place = self.places.iter_mut().find(is_due);
         let Some(caller) = place.and_then(|place| place.early.take()) else {
-            return Ok(());
+            return;
         };
         if has_left(&caller.socket) {
             self.door.count("left", 1);
-            return Ok(());
+            return;
         }
-        self.welcome(caller, now_ns)
+        self.welcome(caller, now_ns);
     }
 
-    fn welcome(&mut self, caller: Caller, now_ns: u64) -> Result<(), MuxError> {
+    fn welcome(&mut self, caller: Caller, now_ns: u64) {
         let Caller { socket, client, .. } = caller;
         let Some(said) = self.plan.clients.get(client.index()) else {
-            return Ok(());
+            return;
         };
         let added = self.plan.add(&mut self.mux, client, said, self.sizes);
         if let Err(error) = added {
             self.door.refuse(&socket, No::Resource, &error.to_string());
-            return Ok(());
+            return;
         }
         let welcome = Message::Welcome(Welcome {
             client: client.index() as u8,
@@ -95,39 +94,58 @@ impl Daemon {
         });
         // It has cost as much if it does not hear of it.
         self.places[client.index()].welcomed_ns = Some(now_ns);
-        match hand_over(socket, self.sizes, &welcome) {
-            Ok(lane) => self.watch(client, lane)?,
-            Err(why) => {
-                self.mux.remove_client(client);
-                self.door.count(why, 1);
-            }
+        let seated = self.hand_over(client, socket, &welcome);
+        if let Err((socket, error)) = seated {
+            self.mux.remove_client(client);
+            self.door.refuse(&socket, No::Resource, &error);
         }
-        Ok(())
     }
 
-    fn watch(&mut self, client: ClientId, lane: Lane) -> Result<(), MuxError> {
+    /// Makes the memory of a client and gives it its part; or why it has none.
+    fn hand_over(
+        &mut self,
+        client: ClientId,
+        socket: SeqSocket,
+        welcome: &Message,
+    ) -> Result<(), (SeqSocket, String)> {
+        let (ends, fds) = match Ends::make(self.sizes) {
+            Ok(made) => made,
+            Err(error) => return Err((socket, error.to_string())),
+        };
+        let lane = Lane::new(socket, ends, self.sizes);
+        let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+        let watched = self.watch(client, &lane);
+        let said = watched.and_then(|()| lane.socket.send(&welcome.emit(), &fds));
+        let why = match said {
+            Ok(true) => {
+                let place = &mut self.places[client.index()];
+                place.lane = Some(lane);
+                place.connected += 1;
+                return Ok(());
+            }
+            Ok(false) => "the connection takes no welcome".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        self.forget(&lane);
+        Err((lane.socket, why))
+    }
+
+    fn watch(&self, client: ClientId, lane: &Lane) -> Result<(), SysError> {
         let token = CLIENTS + 2 * client.index() as u64;
         let poller = &self.poller;
         poller.add(&lane.socket, token, Interest::Readable, Trigger::Level)?;
-        poller.add(lane.bell(), token + 1, Interest::Readable, Trigger::Edge)?;
-        let place = &mut self.places[client.index()];
-        place.lane = Some(lane);
-        place.connected += 1;
-        Ok(())
+        poller.add(lane.bell(), token + 1, Interest::Readable, Trigger::Edge)
+    }
+
+    /// Waits for a client no more. It may have its descriptors open still: that they are closed here does not end the watch.
+    pub(super) fn forget(&self, lane: &Lane) {
+        // What is not there need not be taken out.
+        let _ = self.poller.remove(lane.bell());
+        let _ = self.poller.remove(&lane.socket);
     }
 }
 
 /// Whether a caller that waits is there no more. One that says more than its hello is no client either.
 fn has_left(socket: &SeqSocket) -> bool {
     !matches!(socket.receive(&mut [0; 1]), Ok(Arrived::Nothing))
-}
-
-/// Makes the memory of a client and gives it its part; or why it has none.
-fn hand_over(socket: SeqSocket, sizes: Sizes, welcome: &Message) -> Result<Lane, &'static str> {
-    let (lane, fds) = Lane::make(socket, sizes).map_err(|_| "no_memory")?;
-    let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-    match lane.socket.send(&welcome.emit(), &fds) {
-        Ok(true) => Ok(lane),
-        Ok(false) | Err(_) => Err("unheard"),
-    }
 }
