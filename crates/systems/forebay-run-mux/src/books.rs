@@ -10,11 +10,15 @@ use forebay_mux::{Items, Mux};
 use forebay_run::error::RunError;
 use forebay_run::record::Envelope;
 use forebay_run::run_dir::{KeptLedger, RunEnd};
+use forebay_sys::clock::monotonic_ns;
 
 use crate::driver::account::CardAccounts;
 use crate::driver::{Driver, DriverError};
 use crate::plan::MuxPlan;
 use crate::summary::{MuxRecord, MuxSummary};
+
+/// What the interface counts is asked so often: the kernel tells of all interfaces then.
+const LINK_NS: u64 = 1_000_000_000;
 
 reasons! {
     /// Why an answer of the responder is not sent.
@@ -38,6 +42,8 @@ pub(crate) struct Books {
     group: GroupWriter,
     book: Book,
     words: AllWords,
+    /// When the interface's own counts were read last.
+    linked_ns: Option<u64>,
 }
 
 /// The words of a multiplexer.
@@ -45,6 +51,19 @@ struct AllWords {
     engine: Accounts,
     card: CardAccounts,
     answers: Account<AnswerDrop>,
+}
+
+impl AllWords {
+    fn write_answers(&self, book: &mut Book, answers: &AnswerCounts) {
+        for (tally, items) in [
+            (self.answers.incoming, answers.made),
+            (self.answers.outgoing, answers.sent),
+            (self.answers.lost(AnswerDrop::Card), answers.dropped),
+        ] {
+            book.set(tally.items, items.items);
+            book.set(tally.bytes, items.bytes);
+        }
+    }
 }
 
 fn declare(run_id: &str, clients: &[&str], card: &str) -> Result<(Schema, AllWords), RunError> {
@@ -82,6 +101,7 @@ impl Books {
             group,
             ledger,
             words,
+            linked_ns: None,
         })
     }
 
@@ -109,6 +129,7 @@ impl Books {
         driver: &mut Driver,
         answers: &AnswerCounts,
     ) -> Result<(), DriverError> {
+        self.linked_ns = None;
         for (at, (client, _)) in plan.places().enumerate() {
             self.words
                 .engine
@@ -117,32 +138,40 @@ impl Books {
         self.fill(mux, driver, answers)
     }
 
+    /// What cannot be read stays as it was, and is told.
     fn fill(
         &mut self,
         mux: &Mux,
         driver: &mut Driver,
         answers: &AnswerCounts,
     ) -> Result<(), DriverError> {
-        let book = &mut self.book;
-        self.words
-            .engine
-            .write_all(book, mux.frames(), mux.questions());
-        self.words.card.write_in(book, &driver.receive.counts()?);
-        self.words.card.write_out(book, &driver.send.counts()?);
-        if let Some(counts) = driver.card.link_counts()? {
-            self.words.card.write_link(book, &counts);
+        let (came, went) = (driver.receive.counts(), driver.send.counts());
+        let is_due = self
+            .linked_ns
+            .is_none_or(|last_ns| monotonic_ns() - last_ns >= LINK_NS);
+        let link = if is_due {
+            driver.card.link_counts()
+        } else {
+            Ok(None)
+        };
+        if is_due {
+            self.linked_ns = Some(monotonic_ns());
         }
-        for (tally, items) in [
-            (self.words.answers.incoming, answers.made),
-            (self.words.answers.outgoing, answers.sent),
-            (self.words.answers.lost(AnswerDrop::Card), answers.dropped),
-        ] {
-            book.set(tally.items, items.items);
-            book.set(tally.bytes, items.bytes);
+        let (book, words) = (&mut self.book, &self.words);
+        words.engine.write_all(book, mux.frames(), mux.questions());
+        if let Ok(counts) = &came {
+            words.card.write_in(book, counts);
         }
+        if let Ok(counts) = &went {
+            words.card.write_out(book, counts);
+        }
+        if let Ok(Some(counts)) = &link {
+            words.card.write_link(book, counts);
+        }
+        words.write_answers(book, answers);
         self.group.commit(book);
         self.ledger.heartbeat();
-        Ok(())
+        came.map(drop).and(went.map(drop)).and(link.map(drop))
     }
 
     /// Closes them, and leaves ledger and record in the run's directory, if there is one.
