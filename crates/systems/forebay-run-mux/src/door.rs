@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, Permissions};
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use forebay_client::protocol::{Message, Name, RECORD_BYTES_MAX, Reason, Refusal};
@@ -33,6 +33,8 @@ const SHUT_NS: u64 = 50_000_000;
 pub(crate) struct Door {
     listener: SeqListener,
     path: PathBuf,
+    /// The socket's file: what another process puts in its place is left alone.
+    file: Option<FileId>,
     /// The listener, and those who have said nothing yet.
     waits: Poller,
     visitors: VecDeque<Visitor>,
@@ -71,17 +73,12 @@ impl Door {
     pub(crate) fn open(path: &Path) -> Result<Self, MuxError> {
         let listener = match SeqListener::bind(path, BACKLOG) {
             Err(error) if error.kind() == ErrorKind::AddrInUse => {
-                let is_dead = SeqSocket::connect(path)
-                    .is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
-                if !is_dead {
-                    return Err(MuxError::InUse { path: path.into() });
-                }
-                let removed = fs::remove_file(path);
-                removed.map_err(|error| refused(path, "unlink", error))?;
+                clear(path)?;
                 SeqListener::bind(path, BACKLOG)?
             }
             bound => bound?,
         };
+        let file = FileId::of(path);
         // Each user may knock: the access list says which of them comes in.
         fs::set_permissions(path, Permissions::from_mode(0o666))
             .map_err(|error| refused(path, "chmod", error))?;
@@ -90,6 +87,7 @@ impl Door {
         Ok(Self {
             listener,
             path: path.into(),
+            file,
             waits,
             visitors: VecDeque::new(),
             shut_until_ns: None,
@@ -272,6 +270,39 @@ fn refused(path: &Path, call: &'static str, error: std::io::Error) -> SysError {
     SysError::new(call, path.display().to_string(), error)
 }
 
+/// Removes the socket of a process that is dead; and nothing else that lies there.
+fn clear(path: &Path) -> Result<(), MuxError> {
+    let found = fs::symlink_metadata(path).map_err(|error| refused(path, "lstat", error))?;
+    if !found.file_type().is_socket() {
+        return Err(MuxError::NoSocket { path: path.into() });
+    }
+    let is_dead =
+        SeqSocket::connect(path).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
+    if !is_dead {
+        return Err(MuxError::InUse { path: path.into() });
+    }
+    let removed = fs::remove_file(path);
+    Ok(removed.map_err(|error| refused(path, "unlink", error))?)
+}
+
+/// Which file it is, whatever it is called: its device and its number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    /// Of the file at this path, if one is there.
+    fn of(path: &Path) -> Option<Self> {
+        let found = fs::symlink_metadata(path).ok()?;
+        Some(Self {
+            device: found.dev(),
+            inode: found.ino(),
+        })
+    }
+}
+
 /// Readable when somebody comes or says something.
 impl AsFd for Door {
     fn as_fd(&self) -> BorrowedFd<'_> {
@@ -281,7 +312,48 @@ impl AsFd for Door {
 
 impl Drop for Door {
     fn drop(&mut self) {
-        // Where it is gone already, there is nothing to do.
-        let _ = fs::remove_file(&self.path);
+        if self.file.is_some() && FileId::of(&self.path) == self.file {
+            // Where it is gone already, there is nothing to do.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_no_socket_is_told_and_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notes.txt");
+        fs::write(&path, "dear").unwrap();
+        let error = Door::open(&path).unwrap_err().to_string();
+        assert!(error.contains("something that is no socket"), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "dear");
+    }
+
+    #[test]
+    fn the_socket_of_a_dead_process_is_taken_and_that_of_a_live_one_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        drop(SeqListener::bind(&path, 1).unwrap());
+        let door = Door::open(&path).unwrap();
+        let error = Door::open(&path).unwrap_err();
+        assert!(matches!(error, MuxError::InUse { .. }), "{error}");
+        drop(door);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_another_process_put_in_its_place_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let door = Door::open(&path).unwrap();
+        let beside = folder.path().join("beside");
+        fs::write(&beside, "of another").unwrap();
+        fs::rename(&beside, &path).unwrap();
+        drop(door);
+        assert!(path.exists());
     }
 }

@@ -57,6 +57,12 @@ pub enum MuxError {
         /// The socket.
         path: PathBuf,
     },
+    /// What lies where the socket is to be is none, and stays.
+    #[error("{}: something that is no socket lies there; name another path", path.display())]
+    NoSocket {
+        /// The path.
+        path: PathBuf,
+    },
     /// The kernel refuses.
     #[error(transparent)]
     System(#[from] SysError),
