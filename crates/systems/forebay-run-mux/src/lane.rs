@@ -16,6 +16,53 @@ use forebay_sys::seqpacket::{Arrived, SeqSocket};
 
 use crate::plan::Sizes;
 
+/// Copies of packets, each at the place of its buffer.
+#[derive(Debug)]
+struct Copies {
+    bytes: Vec<u8>,
+    /// How long each copy is, in bytes: 0 where there is none.
+    lengths: Vec<u32>,
+    frame_bytes: usize,
+}
+
+impl Copies {
+    fn new(shape: PoolShape) -> Self {
+        Self {
+            bytes: vec![0; room_bytes(shape)],
+            lengths: vec![0; shape.frames as usize],
+            frame_bytes: shape.frame_bytes as usize,
+        }
+    }
+
+    /// Has a packet copied to the place of its buffer. Where that fails, no packet is there.
+    #[inline]
+    fn fill(
+        &mut self,
+        buffer: u32,
+        bytes: u32,
+        copy: impl FnOnce(&mut [u8]) -> bool,
+    ) -> Option<&[u8]> {
+        let length = self.lengths.get_mut(buffer as usize)?;
+        let at = buffer as usize * self.frame_bytes;
+        let room = self.bytes.get_mut(at..)?.get_mut(..bytes as usize)?;
+        *length = if copy(room) { bytes } else { 0 };
+        (*length > 0).then_some(room)
+    }
+
+    #[inline]
+    fn of(&self, buffer: u32, bytes: u32) -> Option<&[u8]> {
+        let length = *self.lengths.get(buffer as usize)?;
+        let at = buffer as usize * self.frame_bytes;
+        let copy = self.bytes.get(at..)?.get(..bytes as usize)?;
+        (length == bytes).then_some(copy)
+    }
+}
+
+/// Bytes of all frames of a pool.
+const fn room_bytes(shape: PoolShape) -> usize {
+    shape.frames as usize * shape.frame_bytes as usize
+}
+
 /// A client that is there.
 #[derive(Debug)]
 pub(crate) struct Lane {
@@ -23,8 +70,7 @@ pub(crate) struct Lane {
     sender: BareSender,
     receiver: BareReceiver,
     /// Copies of what it handed over, by the numbers of its buffers.
-    copies: Vec<u8>,
-    frame_bytes: usize,
+    copies: Copies,
     bell_record: Vec<u8>,
     /// Frames were given since the last bell.
     is_given: bool,
@@ -67,8 +113,7 @@ impl Lane {
         Self {
             sender: ends.sender,
             receiver: ends.receiver,
-            copies: vec![0; (transmit.frames * transmit.frame_bytes) as usize],
-            frame_bytes: transmit.frame_bytes as usize,
+            copies: Copies::new(transmit),
             bell_record: Message::Bell.emit(),
             socket,
             is_given: false,
@@ -126,20 +171,16 @@ impl Lane {
             len: of.length,
             tag: 0,
         };
-        let at = of.buffer as usize * self.frame_bytes;
-        let to = self.copies.get_mut(at..)?.get_mut(..of.length as usize)?;
         let view = self.receiver.view(&descriptor)?;
-        if !view.copy_to(0, to) {
-            return None;
-        }
-        to.get(6..)?.first_chunk().map(|mac| Mac(*mac))
+        let fill = |to: &mut [u8]| view.copy_to(0, to);
+        let copy = self.copies.fill(of.buffer, of.length, fill)?;
+        copy.get(6..)?.first_chunk().map(|mac| Mac(*mac))
     }
 
-    /// The copy of a packet.
+    /// The copy of a packet; nothing where there is none.
     #[inline]
     pub(crate) fn packet(&self, buffer: u32, bytes: u32) -> Option<&[u8]> {
-        let at = buffer as usize * self.frame_bytes;
-        self.copies.get(at..)?.get(..bytes as usize)
+        self.copies.of(buffer, bytes)
     }
 
     /// Gives a buffer back to the client.
@@ -171,5 +212,38 @@ fn spec(shape: PoolShape) -> FramePoolSpec {
         name: "mux".into(),
         frames: shape.frames,
         frame_bytes: shape.frame_bytes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn shape(frames: u32, frame_bytes: u32) -> PoolShape {
+        PoolShape {
+            frames,
+            frame_bytes,
+        }
+    }
+
+    #[test]
+    fn the_largest_pool_has_room_for_all_its_copies() {
+        assert_eq!(room_bytes(shape(65_536, 65_536)), 1 << 32);
+    }
+
+    #[test]
+    fn a_packet_that_was_not_copied_is_not_there() {
+        let mut copies = Copies::new(shape(2, 64));
+        let filled = copies.fill(1, 20, |to| {
+            to.fill(7);
+            true
+        });
+        assert_eq!(filled, Some(&[7; 20][..]));
+        assert_eq!(copies.of(1, 20), Some(&[7; 20][..]));
+        assert_eq!(copies.of(1, 21), None);
+        assert_eq!(copies.of(0, 20), None);
+        assert_eq!(copies.fill(1, 20, |_| false), None);
+        assert_eq!(copies.of(1, 20), None);
+        assert_eq!(copies.fill(2, 20, |_| true), None);
     }
 }

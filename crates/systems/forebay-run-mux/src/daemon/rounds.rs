@@ -3,7 +3,7 @@
 use forebay_mux::buffers::BufferId;
 use forebay_mux::descriptor::{Descriptor, TransmitFault};
 use forebay_mux::transmit::{Next, Packet};
-use forebay_mux::{ClientId, Mac, Outlet, Refused, Returned};
+use forebay_mux::{ClientId, Outlet, Refused, Returned};
 use forebay_ring::RingError;
 use forebay_sys::epoll::{Interest, Trigger};
 
@@ -157,9 +157,10 @@ impl Daemon {
                 offset: said.offset,
                 length: said.len,
             };
-            // Where there is no copy, there is no sender that could be right.
-            let copy = |descriptor| lane.copy(descriptor).or(Some(Mac::BROADCAST));
-            match mux.offer(client, descriptor, now_ns, copy) {
+            // Without a copy there is no packet, which is no lie of the client: the card is given none, and that is counted.
+            match mux.offer(client, descriptor, now_ns, |descriptor| {
+                lane.copy(descriptor)
+            }) {
                 Ok(()) => {}
                 Err(Refused::Disconnected(fault)) => {
                     leaving.push(lied(client, fault.to_string()));
