@@ -8,6 +8,8 @@
 
 mod admit;
 mod rounds;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -99,7 +101,12 @@ impl Daemon {
     /// Opens the card and the socket.
     pub(crate) fn open(plan: MuxPlan) -> Result<Self, MuxError> {
         plan.check()?;
-        let (mut driver, sizes) = open_card(&plan)?;
+        let (driver, sizes) = open_card(&plan)?;
+        Self::over(driver, sizes, plan)
+    }
+
+    /// Opens the socket, over this card.
+    fn over(mut driver: Driver, sizes: Sizes, plan: MuxPlan) -> Result<Self, MuxError> {
         let door = Door::open(&plan.settings.socket)?;
         let poller = Poller::create(EVENTS)?;
         poller.add(&door, DOOR, Interest::Readable, Trigger::Level)?;

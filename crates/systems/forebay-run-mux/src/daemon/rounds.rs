@@ -3,7 +3,7 @@
 use forebay_mux::buffers::BufferId;
 use forebay_mux::descriptor::{Descriptor, TransmitFault};
 use forebay_mux::transmit::{Next, Packet};
-use forebay_mux::{ClientId, Outlet, Refused, Returned};
+use forebay_mux::{ClientId, Mux, Outlet, Refused, Returned};
 use forebay_ring::RingError;
 use forebay_sys::epoll::{Interest, Trigger};
 
@@ -11,9 +11,13 @@ use super::{Daemon, Leaving, Place, SEND};
 use crate::books::AnswerCounts;
 use crate::driver::{Flushed, Link, SendSide, Sent};
 use crate::error::MuxError;
+use crate::lane::Lane;
 
 /// Frames that are taken from the card in one round.
 const FRAMES: usize = 256;
+/// After so many of them clients are shown what they have, and what they gave back is taken: a driver may visit more than it is asked for, and a client's queue
+/// may be shorter than that.
+const PORTION: usize = 64;
 /// Packets that are taken from each client in one round.
 const PACKETS: usize = 64;
 /// Packets that the card is given in one round.
@@ -60,7 +64,7 @@ impl Daemon {
     }
 
     fn clients(&self) -> impl Iterator<Item = ClientId> + use<> {
-        (0..=u8::MAX).map(ClientId::new).take(self.places.len())
+        ids().take(self.places.len())
     }
 
     /// Buffers that clients give back; how many numbers they said.
@@ -75,22 +79,9 @@ impl Daemon {
     }
 
     fn take_back(&mut self, client: ClientId) -> usize {
-        let Some(lane) = self.places[client.index()].lane.as_mut() else {
-            return 0;
-        };
-        self.numbers.clear();
-        let read = lane.given_back(&mut self.numbers);
-        for buffer in &self.numbers {
-            if let Returned::Disconnected(fault) = self.mux.take_back(client, *buffer) {
-                let said = format!("a buffer that is not the client's was given back: {fault:?}");
-                self.leaving.push(lied(client, said));
-                break;
-            }
-        }
-        if let Err(error) = read {
-            self.leaving.push(misplaced(client, &error));
-        }
-        self.numbers.len()
+        let place = &mut self.places[client.index()];
+        let (numbers, leaving) = (&mut self.numbers, &mut self.leaving);
+        take_back(&mut self.mux, client, place, numbers, leaving)
     }
 
     /// Frames of the card, to clients.
@@ -100,9 +91,12 @@ impl Daemon {
             driver,
             places,
             answers,
+            numbers,
+            leaving,
+            signals,
             ..
         } = self;
-        let send = &mut *driver.send;
+        let (send, mut visited) = (&mut *driver.send, 0);
         let received = driver.receive.receive(FRAMES, &mut |frame| {
             let mut outward = Outward {
                 frame,
@@ -111,6 +105,13 @@ impl Daemon {
                 answers,
             };
             mux.handle_frame(frame, &mut outward);
+            visited += 1;
+            if visited % PORTION == 0 {
+                for (client, place) in ids().zip(places.iter_mut()) {
+                    *signals += u64::from(place.lane.as_mut().is_some_and(Lane::flush));
+                    take_back(mux, client, place, numbers, leaving);
+                }
+            }
         })?;
         if std::mem::take(&mut self.is_card_calling) && received == 0 {
             self.driver.receive.settle();
@@ -274,6 +275,36 @@ impl Daemon {
         // It is parted with already.
         self.leaving.retain(|leaving| leaving.client != client);
     }
+}
+
+fn ids() -> impl Iterator<Item = ClientId> {
+    (0..=u8::MAX).map(ClientId::new)
+}
+
+/// Buffers that a client gives back; how many numbers it said.
+fn take_back(
+    mux: &mut Mux,
+    client: ClientId,
+    place: &mut Place,
+    numbers: &mut Vec<BufferId>,
+    leaving: &mut Vec<Leaving>,
+) -> usize {
+    let Some(lane) = place.lane.as_mut() else {
+        return 0;
+    };
+    numbers.clear();
+    let read = lane.given_back(numbers);
+    for buffer in &*numbers {
+        if let Returned::Disconnected(fault) = mux.take_back(client, *buffer) {
+            let said = format!("a buffer that is not the client's was given back: {fault:?}");
+            leaving.push(lied(client, said));
+            break;
+        }
+    }
+    if let Err(error) = read {
+        leaving.push(misplaced(client, &error));
+    }
+    numbers.len()
 }
 
 /// Whether a packet that was lied about lies in a buffer that goes back to its client.

@@ -1,0 +1,170 @@
+//! The daemon over cards of memory, with clients in the same thread: what comes between two frames is the test's to say.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex};
+
+use forebay_client::protocol::{Message, PoolShape};
+use forebay_config::source::Source;
+use forebay_ring::{BareReceiver, BareSender, FramePoolSpec, SIDE_FDS};
+use forebay_sys::eventfd::EventFd;
+use forebay_sys::seqpacket::{Arrived, SeqSocket};
+
+use super::*;
+use crate::driver::emulated::{self, EmulatedOptions, FarEnd};
+use crate::driver::{DriverError, ReceiveCounts, ReceiveSide};
+
+/// A daemon, and the other end of its cable.
+struct Rig {
+    daemon: Daemon,
+    far: FarEnd,
+    _folder: tempfile::TempDir,
+}
+
+/// A client with both of its pools.
+#[derive(Debug)]
+struct Station {
+    socket: SeqSocket,
+    receiver: BareReceiver,
+    sender: BareSender,
+    sent: u32,
+}
+
+fn plan(folder: &std::path::Path, keys: &str) -> MuxPlan {
+    use std::os::unix::fs::MetadataExt;
+    let uid = std::fs::metadata("/proc/self").unwrap().uid();
+    let socket = folder.join("socket");
+    let text = format!(
+        "[mux]\ninterface = \"none\"\nsocket = {socket:?}\ntransmit_buffers = 1024\n\
+         [[clients]]\nname = \"a\"\nuid = {uid}\nmac = \"02:00:00:00:00:01\"\naddress = [\"10.0.0.10\"]\n{keys}\n\
+         [[clients]]\nname = \"b\"\nuid = {uid}\nmac = \"02:00:00:00:00:02\"\n"
+    );
+    forebay_config::read(&Source::of_text("mux.toml", &text)).unwrap()
+}
+
+impl Rig {
+    fn new(keys: &str, options: &EmulatedOptions) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let plan = plan(folder.path(), keys);
+        let (driver, far) = emulated::open(options).unwrap();
+        let sizes = plan.sizes(1500).unwrap();
+        Self {
+            daemon: Daemon::over(driver, sizes, plan).unwrap(),
+            far,
+            _folder: folder,
+        }
+    }
+
+    fn join(&mut self, name: &str) -> Station {
+        let socket = SeqSocket::connect(&self.daemon.plan.settings.socket).unwrap();
+        let hello = Message::Hello(forebay_client::protocol::Name::new(name).unwrap());
+        socket.send(&hello.emit(), &[]).unwrap();
+        let (mut record, mut fds) = ([0; 256], Vec::new());
+        let bytes = loop {
+            self.daemon.look(Duration::ZERO).unwrap();
+            match socket.receive_with_fds(&mut record, &mut fds).unwrap() {
+                Arrived::Record(bytes) => break bytes,
+                Arrived::Nothing => {}
+                Arrived::End => panic!("no welcome"),
+            }
+        };
+        let Ok(Message::Welcome(welcome)) = Message::parse(&record[..bytes]) else {
+            panic!("no welcome");
+        };
+        let transmit = fds.split_off(SIDE_FDS);
+        Station {
+            socket,
+            receiver: BareReceiver::map(&spec(welcome.receive), fds).unwrap(),
+            sender: BareSender::map(&spec(welcome.transmit), transmit).unwrap(),
+            sent: 0,
+        }
+    }
+
+    fn counts(&self, place: u8) -> ClientSummary {
+        let summary = self.daemon.summary();
+        summary.clients.into_iter().nth(place.into()).unwrap()
+    }
+}
+
+fn spec(shape: PoolShape) -> FramePoolSpec {
+    FramePoolSpec {
+        name: "test".into(),
+        frames: shape.frames,
+        frame_bytes: shape.frame_bytes,
+    }
+}
+
+impl Station {
+    /// Takes what there is and gives it back; how many frames.
+    fn take(&mut self) -> u64 {
+        let mut taken = 0;
+        while let Some(frame) = self.receiver.next().unwrap() {
+            self.receiver.free(frame.frame);
+            taken += 1;
+        }
+        self.receiver.publish();
+        taken
+    }
+}
+
+fn frame_for(place: u8, bytes: usize) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 1 + place, 2, 0, 0, 0, 0, 9, 0x88, 0xb5];
+    frame.resize(bytes, 7);
+    frame
+}
+
+/// A card whose frames come all at once, and a client that takes its own as soon as it sees them.
+#[derive(Debug)]
+struct Burst {
+    frames: usize,
+    client: Arc<Mutex<Option<Station>>>,
+    taken: Arc<Mutex<u64>>,
+    event: EventFd,
+}
+
+impl ReceiveSide for Burst {
+    fn receive(&mut self, _: usize, visit: &mut dyn FnMut(&[u8])) -> Result<usize, DriverError> {
+        let frame = frame_for(0, 60);
+        let frames = std::mem::take(&mut self.frames);
+        for _ in 0..frames {
+            visit(&frame);
+            if let Some(client) = self.client.lock().unwrap().as_mut() {
+                *self.taken.lock().unwrap() += client.take();
+            }
+        }
+        Ok(frames)
+    }
+
+    fn is_ready(&mut self) -> bool {
+        self.frames > 0
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+
+    fn settle(&mut self) {}
+
+    fn close(&mut self) {}
+
+    fn counts(&mut self) -> Result<ReceiveCounts, DriverError> {
+        Ok(ReceiveCounts::default())
+    }
+}
+
+#[test]
+fn a_client_that_keeps_up_loses_nothing_of_a_burst_that_is_longer_than_its_queue() {
+    let (client, taken) = (Arc::new(Mutex::new(None)), Arc::new(Mutex::new(0)));
+    let mut rig = Rig::new("queue = 128", &EmulatedOptions::default());
+    *client.lock().unwrap() = Some(rig.join("a"));
+    rig.daemon.driver.receive = Box::new(Burst {
+        frames: 1_000,
+        client: client.clone(),
+        taken: taken.clone(),
+        event: EventFd::create().unwrap(),
+    });
+    assert!(rig.daemon.round(1).unwrap());
+    let last = client.lock().unwrap().as_mut().unwrap().take();
+    assert_eq!(*taken.lock().unwrap() + last, 1_000);
+    let counts = rig.counts(0);
+    assert_eq!((counts.frames_for, counts.frames_given), (1_000, 1_000));
+}
