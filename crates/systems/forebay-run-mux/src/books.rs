@@ -1,6 +1,6 @@
 //! The ledger of a multiplexer: the accounts of its card, of the engine, and of the answers that it sends itself. One thread writes all of them.
 //!
-//! `mux_answer`: the responder makes an answer, which is counted here as it comes, and the card takes it or does not; nothing waits.
+//! `mux_answer`: the responder makes an answer, which is counted here as it comes, and the card takes it or does not; what the driver has of them is held.
 
 use std::path::Path;
 
@@ -28,12 +28,14 @@ reasons! {
     }
 }
 
-/// Answers of the responder: `made` = `sent` + `dropped`.
+/// Answers of the responder: `made` = `sent` + `dropped` + `held`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AnswerCounts {
     pub(crate) made: Items,
     pub(crate) sent: Items,
     pub(crate) dropped: Items,
+    /// On their way into the card, counted anew.
+    pub(crate) held: Items,
 }
 
 /// The ledger, and its only writer.
@@ -59,6 +61,7 @@ impl AllWords {
             (self.answers.incoming, answers.made),
             (self.answers.outgoing, answers.sent),
             (self.answers.lost(AnswerDrop::Card), answers.dropped),
+            (self.answers.held, answers.held),
         ] {
             book.set(tally.items, items.items);
             book.set(tally.bytes, items.bytes);

@@ -11,7 +11,7 @@ mod rounds;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use forebay_client::protocol::Reason as No;
@@ -72,6 +72,14 @@ struct Leaving {
     said: Option<String>,
 }
 
+/// A frame that the driver has taken.
+#[derive(Clone, Copy, Debug)]
+enum Given {
+    Packet(ClientId, Packet),
+    /// An answer of the responder, of so many bytes.
+    Answer(u32),
+}
+
 /// A multiplexer at work.
 pub(crate) struct Daemon {
     plan: MuxPlan,
@@ -82,6 +90,8 @@ pub(crate) struct Daemon {
     poller: Poller,
     places: Vec<Place>,
     answers: AnswerCounts,
+    /// What the driver has taken, in this order, and has not told the fate of.
+    given: VecDeque<Given>,
     /// A packet that the card had no room for.
     pending: Option<(ClientId, Packet)>,
     /// The card has no room for what the driver has.
@@ -121,6 +131,7 @@ impl Daemon {
             door,
             poller,
             answers: AnswerCounts::default(),
+            given: VecDeque::new(),
             pending: None,
             is_send_waiting: false,
             is_card_calling: false,
@@ -140,6 +151,7 @@ impl Daemon {
             let now_ns = monotonic_ns();
             if now_ns - shown_ns >= SHOW_NS {
                 shown_ns = now_ns;
+                self.answers.held = self.answers_given();
                 let (mux, driver) = (&self.mux, &mut self.driver);
                 let shown = books.show(&self.plan, mux, driver, &self.answers);
                 if let Err(error) = &shown
@@ -327,6 +339,8 @@ impl System for MuxPlan {
         });
         daemon.part_everybody();
         daemon.driver.send.flush();
+        daemon.learn();
+        daemon.answers.held = daemon.answers_given();
         let mut end = RunEnd::in_order(host.stop.reason().unwrap_or(Reason::InputEnded));
         if let Err(error) = closed {
             (end.condition, end.reason) = (Condition::Interrupted, Reason::ConnectionLost);

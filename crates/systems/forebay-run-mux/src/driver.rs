@@ -22,6 +22,7 @@ mod card;
 pub mod checksum;
 pub mod emulated;
 mod error;
+mod fates;
 pub mod packet;
 pub mod pcap;
 pub mod tap;
@@ -34,6 +35,7 @@ use forebay_mux::Mac;
 
 pub use account::{CardInDrop, CardOutDrop, LinkCounts, ReceiveCounts, SendCounts};
 pub use error::DriverError;
+pub use fates::Fate;
 
 /// The longest frame that comes or goes unless something else is said, in bytes: a packet of 1,500 bytes with its header and one VLAN tag (IEEE 802.3).
 pub const FRAME_BYTES_MAX: usize = 1_518;
@@ -111,6 +113,10 @@ pub trait SendSide: Send + Debug {
 
     /// Gives the card what was taken, and wakes it once; never waits. Called after each batch. What the card gives up is counted by its reason.
     fn flush(&mut self) -> Flushed;
+
+    /// Tells what became of frames that were taken: of each once, in the order in which they were taken. It may be told after any call of [`send`](Self::send) or
+    /// [`flush`](Self::flush), and for a card whose buffers come back later, after a later one.
+    fn fates(&mut self, told: &mut dyn FnMut(Fate));
 
     /// Writable when the card has room. It may be so early: then the next [`flush`](Self::flush) says again that something waits.
     fn descriptor(&self) -> BorrowedFd<'_>;

@@ -7,8 +7,9 @@
 
 mod worlds;
 
+use forebay_run_mux::driver::account::OutDrops;
 use forebay_run_mux::driver::{
-    CardInDrop, CardOutDrop, CardState, CardWatch, Change, Flushed, Link, Sent,
+    CardInDrop, CardOutDrop, CardState, CardWatch, Change, Fate, Flushed, Link, SendCounts, Sent,
 };
 use forebay_sys::clock::monotonic_ns;
 use worlds::{Kind, Room, SECOND_NS, World, frame, is_readable, is_writable, receive, run, tagged};
@@ -84,10 +85,21 @@ fn assert_closed(world: &mut World) {
         let went = world.driver.send.counts().unwrap();
         assert_eq!(went.residual(), 0, "{went:?}");
         if flushed == Flushed::All && went.held == 0 {
+            assert_told(world, &went);
             return;
         }
         assert!(monotonic_ns() < until_ns, "{went:?}");
     }
+}
+
+/// The fate of each frame was told, as it is counted.
+fn assert_told(world: &mut World, went: &SendCounts) {
+    let (mut out, mut dropped) = (0, OutDrops::default());
+    world.driver.send.fates(&mut |fate| match fate {
+        Fate::Out => out += 1,
+        Fate::Dropped(why) => dropped[why] += 1,
+    });
+    assert_eq!((out, dropped), (went.out, went.dropped));
 }
 
 held!(

@@ -46,24 +46,31 @@ impl Daemon {
             self.door.refuse(&caller.socket, No::Taken, &text);
             return;
         }
-        if place.due_ns() > now_ns {
+        let is_due = place.due_ns() <= now_ns && !self.is_in_card(caller.client);
+        if is_due {
+            self.welcome(caller, now_ns);
+        } else if let Some(place) = self.places.get_mut(caller.client.index()) {
             place.early = Some(caller);
-            return;
         }
-        self.welcome(caller, now_ns);
     }
 
     /// When the first of those that came too soon is due.
     pub(super) fn next_welcome_ns(&self) -> Option<u64> {
-        let waiting = self.places.iter().filter(|place| place.early.is_some());
+        // One whose packets of before are in the card waits for that.
+        let waiting = self.places.iter().filter(|place| {
+            let early = place.early.as_ref();
+            early.is_some_and(|caller| !self.is_in_card(caller.client))
+        });
         waiting.map(Place::due_ns).min()
     }
 
     /// Welcomes one of those that came too soon, when it is due and still there.
     pub(super) fn welcome_early(&mut self, now_ns: u64) {
-        let is_due = |place: &&mut Place| place.early.is_some() && place.due_ns() <= now_ns;
-        let place = self.places.iter_mut().find(is_due);
-        let Some(caller) = place.and_then(|place| place.early.take()) else {
+        let due = self.places.iter().position(|place| {
+            let early = place.early.as_ref();
+            place.due_ns() <= now_ns && early.is_some_and(|caller| !self.is_in_card(caller.client))
+        });
+        let Some(caller) = due.and_then(|at| self.places[at].early.take()) else {
             return;
         };
         if has_left(&caller.socket) {

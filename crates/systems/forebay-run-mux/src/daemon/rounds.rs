@@ -1,15 +1,17 @@
 //! One round: what there is to do for the card and for each client, once.
 
+use std::collections::VecDeque;
+
 use forebay_mux::buffers::BufferId;
 use forebay_mux::descriptor::{Descriptor, TransmitFault};
 use forebay_mux::transmit::{Next, Packet};
-use forebay_mux::{ClientId, Mux, Outlet, Refused, Returned};
+use forebay_mux::{ClientId, Items, Mux, Outlet, Refused, Returned};
 use forebay_ring::RingError;
 use forebay_sys::epoll::{Interest, Trigger};
 
-use super::{Daemon, Leaving, Place, SEND};
+use super::{Daemon, Given, Leaving, Place, SEND};
 use crate::books::AnswerCounts;
-use crate::driver::{Flushed, Link, SendSide, Sent};
+use crate::driver::{Fate, Flushed, Link, SendSide, Sent};
 use crate::error::MuxError;
 use crate::lane::Lane;
 
@@ -29,6 +31,7 @@ struct Outward<'a> {
     places: &'a mut [Place],
     send: &'a mut dyn SendSide,
     answers: &'a mut AnswerCounts,
+    given: &'a mut VecDeque<Given>,
 }
 
 impl Outlet for Outward<'_> {
@@ -44,7 +47,7 @@ impl Outlet for Outward<'_> {
         let bytes = frame.len() as u32;
         self.answers.made.add(bytes);
         match self.send.send(frame) {
-            Sent::Taken => self.answers.sent.add(bytes),
+            Sent::Taken => self.given.push_back(Given::Answer(bytes)),
             Sent::NoRoom | Sent::Refused(_) => self.answers.dropped.add(bytes),
         }
     }
@@ -91,6 +94,7 @@ impl Daemon {
             driver,
             places,
             answers,
+            given,
             numbers,
             leaving,
             signals,
@@ -103,6 +107,7 @@ impl Daemon {
                 places,
                 send,
                 answers,
+                given,
             };
             mux.handle_frame(frame, &mut outward);
             visited += 1;
@@ -223,21 +228,59 @@ impl Daemon {
             self.pending = Some((client, packet));
             return false;
         }
-        let is_sent = sent == Some(Sent::Taken);
-        if self.mux.finish(client, packet, is_sent)
-            && let Some(lane) = self.places[client.index()].lane.as_mut()
-        {
-            lane.free(packet.buffer);
+        if sent == Some(Sent::Taken) {
+            self.given.push_back(Given::Packet(client, packet));
+        } else {
+            finish(&mut self.mux, &mut self.places, client, packet, false);
         }
         true
     }
 
+    /// Hears what became of frames that the driver has taken: then alone a client's packet was sent, and its buffer goes back.
+    pub(super) fn learn(&mut self) {
+        let Self {
+            mux,
+            driver,
+            places,
+            answers,
+            given,
+            ..
+        } = self;
+        driver.send.fates(&mut |fate| {
+            let is_out = fate == Fate::Out;
+            match given.pop_front() {
+                Some(Given::Packet(client, packet)) => finish(mux, places, client, packet, is_out),
+                Some(Given::Answer(bytes)) if is_out => answers.sent.add(bytes),
+                Some(Given::Answer(bytes)) => answers.dropped.add(bytes),
+                None => debug_assert!(false, "the fate of a frame that was never given"),
+            }
+        });
+    }
+
+    /// Answers whose fate is not known, counted anew.
+    pub(super) fn answers_given(&self) -> Items {
+        let mut held = Items::default();
+        for given in &self.given {
+            if let Given::Answer(bytes) = given {
+                held.add(*bytes);
+            }
+        }
+        held
+    }
+
+    /// Whether the driver has packets of this client, or of one that had its place before.
+    pub(super) fn is_in_card(&self, client: ClientId) -> bool {
+        let is_of = |given: &Given| matches!(given, Given::Packet(other, _) if *other == client);
+        self.given.iter().any(is_of)
+    }
+
     /// Wakes the card once for what it was given.
     fn flush(&mut self, is_given: bool) -> Result<(), MuxError> {
-        if !is_given && !self.is_send_waiting && self.pending.is_none() {
+        if !is_given && !self.is_send_waiting && self.pending.is_none() && self.given.is_empty() {
             return Ok(());
         }
         let waits = self.driver.send.flush() == Flushed::Waits;
+        self.learn();
         if waits != self.is_send_waiting {
             let card = self.driver.send.descriptor();
             if waits {
@@ -274,6 +317,15 @@ impl Daemon {
         self.send(now_ns);
         // It is parted with already.
         self.leaving.retain(|leaving| leaving.client != client);
+    }
+}
+
+/// Says what became of a packet, and gives its buffer back.
+fn finish(mux: &mut Mux, places: &mut [Place], client: ClientId, packet: Packet, is_sent: bool) {
+    let is_back = mux.finish(client, packet, is_sent);
+    let place = places.get_mut(client.index()).filter(|_| is_back);
+    if let Some(lane) = place.and_then(|place| place.lane.as_mut()) {
+        lane.free(packet.buffer);
     }
 }
 

@@ -11,7 +11,7 @@ use forebay_sys::seqpacket::{Arrived, SeqSocket};
 
 use super::*;
 use crate::driver::emulated::{self, EmulatedOptions, FarEnd};
-use crate::driver::{DriverError, ReceiveCounts, ReceiveSide};
+use crate::driver::{DriverError, Link, ReceiveCounts, ReceiveSide};
 
 /// A daemon, and the other end of its cable.
 struct Rig {
@@ -94,6 +94,23 @@ fn spec(shape: PoolShape) -> FramePoolSpec {
 }
 
 impl Station {
+    /// Hands packets over, and shows them to the daemon.
+    fn send(&mut self, packets: u32) {
+        for _ in 0..packets {
+            let packet = frame_from(0, self.sent);
+            self.sender.send(self.sent % 1_024, &packet, 0).unwrap();
+            self.sent += 1;
+        }
+        self.sender.publish();
+    }
+
+    /// Buffers that came back.
+    fn freed(&mut self) -> usize {
+        let mut freed = 0;
+        self.sender.reclaim(|_| freed += 1).unwrap();
+        freed
+    }
+
     /// Takes what there is and gives it back; how many frames.
     fn take(&mut self) -> u64 {
         let mut taken = 0;
@@ -167,4 +184,70 @@ fn a_client_that_keeps_up_loses_nothing_of_a_burst_that_is_longer_than_its_queue
     assert_eq!(*taken.lock().unwrap() + last, 1_000);
     let counts = rig.counts(0);
     assert_eq!((counts.frames_for, counts.frames_given), (1_000, 1_000));
+}
+
+/// A packet of a client, with its number.
+fn frame_from(place: u8, number: u32) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 1 + place, 0x88, 0xb5];
+    frame.extend(number.to_be_bytes());
+    frame.resize(60, 7);
+    frame
+}
+
+#[test]
+fn what_the_card_gives_up_is_no_packet_that_was_sent() {
+    let mut rig = Rig::new("", &EmulatedOptions::default());
+    let mut client = rig.join("a");
+    client.send(3);
+    rig.daemon.round(1).unwrap();
+    rig.far.set_link(Link::Down);
+    client.send(2);
+    rig.daemon.round(2).unwrap();
+    let counts = rig.counts(0);
+    assert_eq!((counts.packets_asked, counts.packets_sent), (5, 3));
+    assert_eq!(client.freed(), 5, "buffers come back either way");
+    assert_eq!(std::iter::from_fn(|| rig.far.receive()).count(), 3);
+    assert_eq!(rig.daemon.mux.residual().items, 0);
+}
+
+#[test]
+fn a_packet_is_not_sent_before_the_card_has_it() {
+    let options = EmulatedOptions {
+        send_frames: 2,
+        ..EmulatedOptions::default()
+    };
+    let mut rig = Rig::new("", &options);
+    let mut client = rig.join("a");
+    client.send(5);
+    rig.daemon.round(1).unwrap();
+    assert_eq!((rig.counts(0).packets_sent, client.freed()), (2, 2));
+    assert!(rig.far.receive().is_some());
+    rig.daemon.round(2).unwrap();
+    assert_eq!((rig.counts(0).packets_sent, client.freed()), (3, 1));
+}
+
+#[test]
+fn a_place_whose_packets_are_in_the_card_is_free_when_they_are_out() {
+    let options = EmulatedOptions {
+        send_frames: 1,
+        ..EmulatedOptions::default()
+    };
+    let mut rig = Rig::new("", &options);
+    let mut client = rig.join("a");
+    client.send(2);
+    rig.daemon.round(1).unwrap();
+    drop(client);
+    let waiting = SeqSocket::connect(&rig.daemon.plan.settings.socket).unwrap();
+    waiting.send(b"FBMX\x01\x00\x01\x01a", &[]).unwrap();
+    rig.daemon.look(Duration::ZERO).unwrap();
+    let late_ns = monotonic_ns() + 1_000_000_000;
+    rig.daemon.welcome_early(late_ns);
+    assert_eq!(rig.counts(0).connected, 1);
+    assert!(rig.far.receive().is_some());
+    rig.daemon.round(2).unwrap();
+    rig.daemon.welcome_early(late_ns);
+    assert_eq!(
+        (rig.counts(0).connected, rig.counts(0).packets_sent),
+        (2, 2)
+    );
 }

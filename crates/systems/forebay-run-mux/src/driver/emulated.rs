@@ -11,8 +11,9 @@ use forebay_mux::{Items, Mac};
 use forebay_sys::eventfd::EventFd;
 
 use super::account::{CardInDrop, CardOutDrop, InDrops, ReceiveCounts, SendCounts};
+use super::fates::Fates;
 use super::{
-    Card, CardState, Driver, DriverError, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Flushed, Link,
+    Card, CardState, Driver, DriverError, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Fate, Flushed, Link,
     LinkCounts, ReceiveSide, SendSide, Sent,
 };
 
@@ -107,6 +108,7 @@ pub fn open(options: &EmulatedOptions) -> Result<(Driver, FarEnd), DriverError> 
             cable: Arc::clone(&cable),
             room,
             batch: VecDeque::new(),
+            fates: Fates::default(),
             frame_bytes_max: options.frame_bytes_max,
             counts: SendCounts::default(),
         }),
@@ -248,6 +250,7 @@ struct EmulatedSend {
     cable: Shared,
     room: Arc<EventFd>,
     batch: VecDeque<Vec<u8>>,
+    fates: Fates,
     frame_bytes_max: usize,
     counts: SendCounts,
 }
@@ -277,6 +280,7 @@ impl SendSide for EmulatedSend {
         while let Some(frame) = self.batch.front() {
             if let Some(why) = cable.refusal(frame) {
                 self.counts.dropped[why] += 1;
+                self.fates.note(Fate::Dropped(why), 1);
                 self.batch.pop_front();
                 continue;
             }
@@ -287,8 +291,13 @@ impl SendSide for EmulatedSend {
             let frame = self.batch.pop_front();
             cable.going.extend(frame);
             cable.gone_out += 1;
+            self.fates.note(Fate::Out, 1);
         }
         Flushed::All
+    }
+
+    fn fates(&mut self, told: &mut dyn FnMut(Fate)) {
+        self.fates.tell(told);
     }
 
     fn descriptor(&self) -> BorrowedFd<'_> {

@@ -15,8 +15,10 @@ use forebay_mux::Items;
 use super::account::{CardInDrop, CardOutDrop, OutDrops, ReceiveCounts, SendCounts};
 use super::card::InterfaceCard;
 use super::checksum::complete;
+use super::fates::Fates;
 use super::{
-    Driver, DriverError, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Flushed, ReceiveSide, SendSide, Sent,
+    Driver, DriverError, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Fate, Flushed, ReceiveSide, SendSide,
+    Sent,
 };
 
 /// The least that a frame takes in a block, in bytes: its head, its place in front, and an Ethernet header.
@@ -206,6 +208,7 @@ struct PacketSend {
     batch: FrameBatch,
     frame_bytes_max: usize,
     taken: Items,
+    fates: Fates,
     out: u64,
     dropped: OutDrops,
     refused: OutDrops,
@@ -219,6 +222,7 @@ impl PacketSend {
             batch: FrameBatch::new(options.frame_bytes_max),
             frame_bytes_max: options.frame_bytes_max,
             taken: Items::default(),
+            fates: Fates::default(),
             out: 0,
             dropped: OutDrops::default(),
             refused: OutDrops::default(),
@@ -263,17 +267,24 @@ impl SendSide for PacketSend {
             let sent = self.port.send(&self.batch, from..all);
             from += sent.frames;
             self.out += sent.frames as u64;
+            self.fates.note(Fate::Out, sent.frames as u64);
             match sent.stopped {
                 None => break Flushed::All,
                 Some(Stopped::Full) => break Flushed::Waits,
                 Some(Stopped::Refused(why)) => {
-                    self.dropped[reason(why)] += 1;
+                    let why = reason(why);
+                    self.dropped[why] += 1;
+                    self.fates.note(Fate::Dropped(why), 1);
                     from += 1;
                 }
             }
         };
         self.batch.remove_before(from);
         flushed
+    }
+
+    fn fates(&mut self, told: &mut dyn FnMut(Fate)) {
+        self.fates.tell(told);
     }
 
     fn descriptor(&self) -> BorrowedFd<'_> {

@@ -14,8 +14,9 @@ use forebay_sys::eventfd::EventFd;
 use forebay_wire::pcap::{PACKET_HEADER_BYTES, file_header, packet_header};
 
 use super::account::{CardInDrop, CardOutDrop, InDrops, ReceiveCounts, SendCounts};
+use super::fates::Fates;
 use super::{
-    Card, CardState, Driver, DriverError, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Flushed, Link,
+    Card, CardState, Driver, DriverError, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Fate, Flushed, Link,
     LinkCounts, ReceiveSide, SendSide, Sent,
 };
 
@@ -218,6 +219,7 @@ struct PcapSend {
     /// Frames with their heads, as they will be in the file.
     batch: Vec<u8>,
     batch_frames: u64,
+    fates: Fates,
     /// Always writable.
     room: EventFd,
     frame_bytes_max: usize,
@@ -236,6 +238,7 @@ impl PcapSend {
             output: options.output.as_ref().map(create).transpose()?,
             batch: Vec::new(),
             batch_frames: 0,
+            fates: Fates::default(),
             room: EventFd::create()?,
             frame_bytes_max: options.frame_bytes_max,
             counts: SendCounts::default(),
@@ -274,10 +277,20 @@ impl SendSide for PcapSend {
         };
         self.batch.clear();
         match written {
-            Ok(()) => self.counts.out += frames,
-            Err(why) => self.counts.dropped[why] += frames,
+            Ok(()) => {
+                self.counts.out += frames;
+                self.fates.note(Fate::Out, frames);
+            }
+            Err(why) => {
+                self.counts.dropped[why] += frames;
+                self.fates.note(Fate::Dropped(why), frames);
+            }
         }
         Flushed::All
+    }
+
+    fn fates(&mut self, told: &mut dyn FnMut(Fate)) {
+        self.fates.tell(told);
     }
 
     fn descriptor(&self) -> BorrowedFd<'_> {

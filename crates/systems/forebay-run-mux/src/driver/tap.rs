@@ -11,8 +11,9 @@ use rustix::io::Errno;
 
 use super::account::{CardInDrop, CardOutDrop, InDrops, ReceiveCounts, SendCounts};
 use super::card::InterfaceCard;
+use super::fates::Fates;
 use super::{
-    Card, CardState, Driver, DriverError, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Flushed, Link,
+    Card, CardState, Driver, DriverError, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Fate, Flushed, Link,
     LinkCounts, ReceiveSide, SendSide, Sent,
 };
 
@@ -49,6 +50,7 @@ pub fn open(interface: &str, options: &TapOptions) -> Result<Driver, DriverError
     tap.limit_send_bytes(options.send_bytes_max)?;
     let send = TapSend {
         tap: tap.share()?,
+        fates: Fates::default(),
         frame_bytes_max: options.frame_bytes_max,
         counts: SendCounts::default(),
     };
@@ -145,6 +147,7 @@ impl ReceiveSide for TapReceive {
 #[derive(Debug)]
 struct TapSend {
     tap: Tap,
+    fates: Fates,
     frame_bytes_max: usize,
     counts: SendCounts,
 }
@@ -182,14 +185,25 @@ impl SendSide for TapSend {
         }
         self.counts.taken.add(frame.len() as u32);
         match put {
-            Ok(()) => self.counts.out += 1,
-            Err(errno) => self.counts.dropped[reason(errno)] += 1,
+            Ok(()) => {
+                self.counts.out += 1;
+                self.fates.note(Fate::Out, 1);
+            }
+            Err(errno) => {
+                let why = reason(errno);
+                self.counts.dropped[why] += 1;
+                self.fates.note(Fate::Dropped(why), 1);
+            }
         }
         Sent::Taken
     }
 
     fn flush(&mut self) -> Flushed {
         Flushed::All
+    }
+
+    fn fates(&mut self, told: &mut dyn FnMut(Fate)) {
+        self.fates.tell(told);
     }
 
     fn descriptor(&self) -> BorrowedFd<'_> {

@@ -17,7 +17,7 @@ use super::account::{CardInDrop, CardOutDrop, InDrops, ReceiveCounts, SendCounts
 use super::card::InterfaceCard;
 use super::checksum::complete_begun;
 use super::{
-    Card, CardState, Driver, DriverError, FRAME_BYTES_MAX, Flushed, LinkCounts, ReceiveSide,
+    Card, CardState, Driver, DriverError, FRAME_BYTES_MAX, Fate, Flushed, LinkCounts, ReceiveSide,
     SendSide, Sent,
 };
 
@@ -92,6 +92,7 @@ pub fn open(interface: &str, options: &XdpOptions) -> Result<Driver, DriverError
             mtu_bytes: Arc::clone(&mtu_bytes),
             frame_bytes_max: options.frame_bytes_max,
             counts: SendCounts::default(),
+            told: Told::default(),
         }),
         card: Box::new(XdpCard { card, mtu_bytes }),
     })
@@ -210,6 +211,14 @@ struct XdpSend {
     mtu_bytes: Arc<AtomicU32>,
     frame_bytes_max: usize,
     counts: SendCounts,
+    told: Told,
+}
+
+/// Frames whose fate was told.
+#[derive(Debug, Default)]
+struct Told {
+    out: u64,
+    refused: u64,
 }
 
 impl XdpSend {
@@ -249,6 +258,24 @@ impl SendSide for XdpSend {
             Ok(0) => Flushed::All,
             Ok(_) | Err(_) => Flushed::Waits,
         }
+    }
+
+    /// A frame is out when the kernel gives its buffer back. Of one that it would not send it says the number alone: such ones are told behind the others.
+    fn fates(&mut self, told: &mut dyn FnMut(Fate)) {
+        if self.told.out + self.told.refused == self.counts.taken.items {
+            return;
+        }
+        let port = lock(&self.port);
+        let out = port.counts().completed + port.buffers().completed;
+        // What cannot be read now is told later.
+        let refused = port
+            .statistics()
+            .map_or(self.told.refused, |it| it.invalid_send);
+        drop(port);
+        (self.told.out..out).for_each(|_| told(Fate::Out));
+        let dropped = Fate::Dropped(CardOutDrop::Other);
+        (self.told.refused..refused).for_each(|_| told(dropped));
+        self.told = Told { out, refused };
     }
 
     fn descriptor(&self) -> BorrowedFd<'_> {
