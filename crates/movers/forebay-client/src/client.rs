@@ -242,13 +242,15 @@ impl Client {
     /// The daemon is gone ([`ClientError::Gone`]): connect again. It has refused this client from now on, or its memory has what an honest one does not write.
     pub fn wait(&mut self, until: Instant) -> Result<Woken, ClientError> {
         self.flush();
+        // Noted here, as what is found below ends it: a question that is not taken back has the daemon ring for ever.
+        let asks_for_room = self.is_full;
         self.receiver.data.prepare();
-        if self.is_full {
+        if asks_for_room {
             self.sender.returns.prepare();
         }
         let woken = self.sleep(until);
         self.receiver.data.finish();
-        if self.is_full {
+        if asks_for_room {
             self.sender.returns.finish();
         }
         woken

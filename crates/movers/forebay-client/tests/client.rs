@@ -201,6 +201,29 @@ fn frames_go_out_until_all_buffers_are_on_their_way_and_again_when_some_are_back
 }
 
 #[test]
+fn a_client_that_found_room_asks_for_it_no_more() {
+    let daemon = Daemon::open();
+    let (mut client, mut place) = daemon.place();
+    while client.send(&[0; 60]).is_ok() {}
+    client.flush();
+    let due = Instant::now() + Duration::from_millis(1);
+    assert_eq!(
+        client.wait(due).unwrap(),
+        Woken::Due,
+        "all are on their way"
+    );
+    while let Some(sent) = place.receiver.next().unwrap() {
+        place.receiver.free(sent.frame);
+    }
+    place.receiver.publish();
+    assert_eq!(client.wait(Instant::now() + LONG).unwrap(), Woken::Room);
+    assert!(!place.receiver.returns.is_asked(), "nobody need ring");
+    let due = Instant::now() + Duration::from_millis(1);
+    assert_eq!(client.wait(due).unwrap(), Woken::Due, "room is told once");
+    assert!(!place.receiver.returns.is_asked());
+}
+
+#[test]
 fn a_daemon_that_goes_is_an_error_after_all_that_it_gave() {
     let daemon = Daemon::open();
     let (mut client, mut place) = daemon.place();
