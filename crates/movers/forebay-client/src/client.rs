@@ -55,6 +55,8 @@ pub struct Client {
     /// A frame that was looked at and not yet received.
     next: Option<Descriptor>,
     is_full: bool,
+    /// What ended the connection, heard while frames were still there: it is told behind them.
+    farewell: Option<ClientError>,
     counts: Counts,
 }
 
@@ -112,6 +114,7 @@ impl Client {
             welcome,
             next: None,
             is_full: false,
+            farewell: None,
             counts: Counts::default(),
         })
     }
@@ -260,17 +263,21 @@ impl Client {
         if let Some(found) = self.found()? {
             return Ok(found);
         }
+        if let Some(farewell) = self.farewell.take() {
+            return Err(farewell);
+        }
         let woken = wait::sleep_until_or([self.socket.as_fd()], deadline_ns(until), 0)?;
-        let heard = match woken {
-            wait::Woken::Ready { .. } => self.hear(),
-            wait::Woken::Due { .. } | wait::Woken::Signal => Ok(()),
-        };
-        // What the daemon gave before it went is not lost.
-        match (self.found()?, heard, woken) {
-            (Some(found), _, _) => Ok(found),
-            (None, Err(error), _) => Err(error),
-            (None, Ok(()), wait::Woken::Due { .. }) => Ok(Woken::Due),
-            (None, Ok(()), _) => Ok(Woken::Early),
+        if matches!(woken, wait::Woken::Ready { .. }) {
+            self.farewell = self.hear().err();
+        }
+        // What the daemon gave before it went is not lost, and why it went is told behind that.
+        if let Some(found) = self.found()? {
+            return Ok(found);
+        }
+        match (self.farewell.take(), woken) {
+            (Some(farewell), _) => Err(farewell),
+            (None, wait::Woken::Due { .. }) => Ok(Woken::Due),
+            (None, _) => Ok(Woken::Early),
         }
     }
 

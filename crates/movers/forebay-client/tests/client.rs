@@ -258,6 +258,42 @@ fn a_refusal_says_why_whenever_it_comes() {
 }
 
 #[test]
+fn a_refusal_that_came_with_the_last_frames_is_told_behind_them() {
+    let daemon = Daemon::open();
+    let (mut client, mut place) = daemon.place();
+    let (say, said) = std::sync::mpsc::channel();
+    let waits = std::thread::spawn(move || {
+        say.send(std::fs::read_link("/proc/thread-self").unwrap())
+            .unwrap();
+        let woken = client.wait(Instant::now() + LONG);
+        (client, woken)
+    });
+    let thread = PathBuf::from("/proc").join(said.recv().unwrap());
+    // It has asked and sleeps: what comes now comes together.
+    while !(place.sender.data.is_asked() && is_asleep(&thread)) {
+        std::thread::yield_now();
+    }
+    place.sender.send(3, b"last", 0).unwrap();
+    place.sender.publish();
+    let lied = Message::Refusal(Refusal::new(Reason::Faults, "range"));
+    place.socket.send(&lied.emit(), &[]).unwrap();
+    drop(place);
+    let (mut client, woken) = waits.join().unwrap();
+    assert_eq!(woken.unwrap(), Woken::Frame);
+    assert_eq!(client.receive().unwrap().unwrap().bytes(), 4);
+    let refused = client.wait(Instant::now() + LONG).unwrap_err();
+    assert!(matches!(refused, ClientError::Refused(_)), "{refused}");
+    let gone = client.wait(Instant::now() + LONG).unwrap_err();
+    assert!(matches!(gone, ClientError::Gone), "{gone}");
+}
+
+/// Whether a thread sleeps in the kernel.
+fn is_asleep(thread: &std::path::Path) -> bool {
+    let stat = std::fs::read_to_string(thread.join("stat")).unwrap();
+    stat.rsplit(')').next().unwrap().starts_with(" S ")
+}
+
+#[test]
 fn what_a_client_is_given_it_cannot_write() {
     let spec = FramePoolSpec {
         name: "test".into(),
