@@ -4,7 +4,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use forebay_ring::{Descriptor, FramePoolSpec, FrameReceiver, FrameSender, SIDE_FDS, View};
+use forebay_ring::{
+    Descriptor, FramePoolSpec, FrameReceiver, FrameSender, Full, RingError, SIDE_FDS, View,
+};
 use forebay_sys::clock::monotonic_ns;
 use forebay_sys::seqpacket::{Arrived, SeqSocket};
 use forebay_sys::{SysError, wait};
@@ -104,7 +106,7 @@ impl Client {
     ) -> Result<Self, ClientError> {
         if fds.len() != WELCOME_FDS {
             let (expected, found) = (WELCOME_FDS, fds.len());
-            return Err(forebay_ring::RingError::Descriptors { expected, found }.into());
+            return Err(RingError::Descriptors { expected, found }.into());
         }
         let transmit = fds.split_off(SIDE_FDS);
         Ok(Self {
@@ -196,14 +198,12 @@ impl Client {
         if !(least..=most).contains(&found) {
             return Err(SendError::Length { found, least, most });
         }
-        if !self.has_room()? {
-            self.is_full = true;
+        self.is_full = !(self.has_room()? && self.put(frame)?);
+        if self.is_full {
             self.counts.refused_full += 1;
             let frames = self.welcome.transmit.frames;
             return Err(SendError::Full { frames });
         }
-        self.is_full = false;
-        self.put(frame).map_err(SendError::Client)?;
         self.counts.sent += 1;
         self.counts.sent_bytes += found as u64;
         Ok(())
@@ -216,19 +216,22 @@ impl Client {
         Ok(self.sender.free_frames() > 0)
     }
 
-    /// Puts a frame into a buffer, which is there and long enough.
-    fn put(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
+    /// Puts a frame into a buffer, which is long enough. False: there is none, or no place for its descriptor.
+    fn put(&mut self, bytes: &[u8]) -> Result<bool, ClientError> {
         let Some(mut frame) = self.sender.acquire() else {
-            return Ok(());
+            return Ok(false);
         };
         if let Some(room) = self.sender.bytes_mut(&mut frame) {
             room[..bytes.len()].copy_from_slice(bytes);
         }
-        let sent = self.sender.send(frame, 0, bytes.len() as u32, 0);
-        sent.map_err(|unsent| {
-            self.sender.put_back(unsent.frame);
-            ClientError::Gone
-        })
+        let Err(unsent) = self.sender.send(frame, 0, bytes.len() as u32, 0) else {
+            return Ok(true);
+        };
+        self.sender.put_back(unsent.frame);
+        match unsent.why {
+            Full::Peer(fault) => Err(RingError::Peer { ring: 0, fault }.into()),
+            Full::NoSpace { .. } | Full::TooLong { .. } => Ok(false),
+        }
     }
 
     /// Shows the daemon what was sent and what was given back, and rings once if it sleeps.

@@ -10,13 +10,17 @@
 //!
 //! use forebay_client::{Client, ClientError, SendError};
 //!
-//! /// Sends each frame back to its sender.
+//! /// Sends each frame back to its sender, but those that come while all buffers are on their way: they are lost, as a busy link
+//! /// loses them, and counted by the client as `refused_full`.
 //! fn echo(client: &mut Client) -> Result<(), SendError> {
 //!     let mut frame = Vec::new();
 //!     while client.receive_into(&mut frame)? {
 //!         let (to, from) = frame[..12].split_at_mut(6);
 //!         to.swap_with_slice(from);
-//!         client.send(&frame)?;
+//!         match client.send(&frame) {
+//!             Ok(()) | Err(SendError::Full { .. }) => {}
+//!             Err(other) => return Err(other),
+//!         }
 //!     }
 //!     Ok(client.flush())
 //! }

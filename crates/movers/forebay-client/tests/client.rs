@@ -27,6 +27,8 @@ struct Daemon {
 }
 
 struct Place {
+    /// The page that this side writes of the pool in which frames go.
+    page: OwnedFd,
     socket: SeqSocket,
     sender: BareSender,
     receiver: BareReceiver,
@@ -88,6 +90,7 @@ impl Daemon {
         fds.extend(up.sender_fds().unwrap());
         let (client, socket) = self.answer(&Message::Welcome(welcome()), &fds);
         let place = Place {
+            page: up.receiver_fds().unwrap().remove(1),
             socket,
             sender,
             receiver,
@@ -285,6 +288,27 @@ fn a_refusal_that_came_with_the_last_frames_is_told_behind_them() {
     assert!(matches!(refused, ClientError::Refused(_)), "{refused}");
     let gone = client.wait(Instant::now() + LONG).unwrap_err();
     assert!(matches!(gone, ClientError::Gone), "{gone}");
+}
+
+#[test]
+fn positions_that_no_daemon_writes_are_told_as_that() {
+    use std::os::unix::fs::FileExt;
+    // Where a page has the positions of its two rings: what was taken of what was sent, and what was freed.
+    for position_at in [128, 256] {
+        let daemon = Daemon::open();
+        let (mut client, mut place) = daemon.place();
+        (0..4).for_each(|number| client.send(&[number; 60]).unwrap());
+        client.flush();
+        (0..4).for_each(|frame| place.receiver.free(frame));
+        place.receiver.publish();
+        let page = std::fs::File::from(place.page.try_clone().unwrap());
+        let impossible = u64::MAX.to_le_bytes();
+        page.write_all_at(&impossible, position_at).unwrap();
+        let wrong = client.send(&[9; 60]).unwrap_err();
+        let is_told = matches!(wrong, SendError::Client(ClientError::Ring(_)));
+        assert!(is_told, "{position_at}: {wrong}");
+        assert_eq!(client.counts().sent, 4);
+    }
 }
 
 /// Whether a thread sleeps in the kernel.
