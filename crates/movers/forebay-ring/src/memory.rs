@@ -160,9 +160,14 @@ impl Mapping {
         Self::shared(what, fd, len, access, flags)
     }
 
-    /// The same for reading; its pages come when they are looked at.
-    pub(crate) fn lazy(what: &'static str, fd: &OwnedFd, len: u64) -> Result<Self, RingError> {
-        Self::shared(what, fd, len, Access::Read, MapFlags::SHARED)
+    /// The same; its pages come when they are touched.
+    pub(crate) fn lazy(
+        what: &'static str,
+        fd: &OwnedFd,
+        len: u64,
+        access: Access,
+    ) -> Result<Self, RingError> {
+        Self::shared(what, fd, len, access, MapFlags::SHARED)
     }
 
     fn shared(

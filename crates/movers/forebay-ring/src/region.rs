@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::fstat;
 
 use crate::error::RingError;
-use crate::memory::{self, Mapping};
+use crate::memory::{self, Access, Mapping};
 use crate::view::View;
 
 const REGION: &str = "region";
@@ -128,7 +128,7 @@ impl PeerRegion {
         }
         memory::verify(REGION, fd.as_fd(), bytes)?;
         // Pages are not touched: what the peer has not written shall cost nothing.
-        let mapping = Mapping::lazy(REGION, fd, bytes)?;
+        let mapping = Mapping::lazy(REGION, fd, bytes, Access::Read)?;
         Ok(Self { mapping })
     }
 

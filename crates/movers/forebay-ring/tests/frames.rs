@@ -406,6 +406,31 @@ fn bare_ends_carry_what_their_users_say() {
 }
 
 #[test]
+fn a_pool_has_memory_for_the_frames_that_were_used() {
+    let spec = FramePoolSpec {
+        name: "bare".into(),
+        frames: 4096,
+        frame_bytes: 16 << 10,
+    };
+    let memory = FramePoolMemory::create(&spec).unwrap();
+    let frames = memory.receiver_fds().unwrap().remove(0);
+    // As the kernel counts it, in units of 512 bytes.
+    let memory_bytes = || rustix::fs::fstat(&frames).unwrap().st_blocks as u64 * 512;
+    let mut sender = BareSender::map(&spec, memory.sender_fds().unwrap()).unwrap();
+    let mut receiver = BareReceiver::map(&spec, memory.receiver_fds().unwrap()).unwrap();
+    assert_eq!(memory_bytes(), 0, "nothing was sent");
+    for frame in [0, 2000] {
+        sender.send(frame, &[7; 16 << 10], 0).unwrap();
+        sender.publish();
+        let sent = receiver.next().unwrap().unwrap();
+        assert_eq!(receiver.view(&sent).unwrap().to_vec(), [7; 16 << 10]);
+    }
+    // Two frames, and what the kernel rounds up to.
+    let used = memory_bytes();
+    assert!((32 << 10..8 << 20).contains(&used), "{used}");
+}
+
+#[test]
 fn bare_ends_show_lies_as_they_are_written_and_reach_no_other_memory() {
     let mut bare = bare();
     let said = [(5, 0, 1), (1, 190, 3), (1, u32::MAX, 1), (u32::MAX, 0, 0)];

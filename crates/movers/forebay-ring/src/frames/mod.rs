@@ -3,6 +3,8 @@
 //! Two rings of words, each in the page of the side that writes it: *sent* descriptors towards the receiver, *freed* frames back to
 //! the sender. Both hold as many entries as there are frames, so between honest sides neither is ever full. A pool belongs to one life of
 //! both sides: unlike the record rings it has no `resume`; when a side dies, the supervisor makes a new pool.
+//!
+//! Pages of frames come when a side first touches them, so a pool takes the memory of the frames that were used; pages of descriptors are there from the start.
 
 mod bare;
 mod receiver;
@@ -228,8 +230,9 @@ fn map_side(
     };
     let own = Arc::new(whole(own, &own_page, spec.page_bytes(), Access::ReadWrite)?);
     let peer = Arc::new(whole(peer, &peer_page, spec.page_bytes(), Access::Read)?);
+    memory::verify(FRAMES, frames.as_fd(), spec.data_bytes())?;
     Ok(Side {
-        frames: whole(FRAMES, &frames, spec.data_bytes(), frames_access)?,
+        frames: Mapping::lazy(FRAMES, &frames, spec.data_bytes(), frames_access)?,
         own: Page::of(&own, spec)?,
         peer: Page::of(&peer, spec)?,
         notifier: Notifier::new(flag(&peer)?, rings_on),
