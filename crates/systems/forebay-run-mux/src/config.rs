@@ -2,6 +2,7 @@
 
 mod classes;
 mod clients;
+mod idle;
 
 use std::path::PathBuf;
 
@@ -60,6 +61,7 @@ impl ConfigFile for MuxPlan {
         let classes = document.many::<ClassSettings>();
         let clients = document.many::<ClientSettings>();
         clients::check(&clients, &block);
+        idle::check(&classes, &clients);
         if !document.is_clean() {
             return None;
         }
