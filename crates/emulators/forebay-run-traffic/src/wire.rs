@@ -128,6 +128,11 @@ impl Wire {
                         .wait_room(stop.as_fd(), clock::monotonic_ns() + ROOM_NS)
                         .map_err(forebay_run::RunError::from)?;
                 }
+                // Packets have their times: one that the device has no room for is late already.
+                Some(Stopped::Busy) => {
+                    done = done.and(self.refuse(from, WireDrop::Device));
+                    from += 1;
+                }
                 Some(Stopped::Refused(refusal)) => {
                     done = done.and(self.refuse(from, WireDrop::of(refusal)));
                     from += 1;

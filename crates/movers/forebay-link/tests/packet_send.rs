@@ -15,6 +15,7 @@ use forebay_link::packet::{
 use forebay_sys::clock::monotonic_ns;
 use forebay_sys::eventfd::EventFd;
 use forebay_sys::netlink::links;
+use forebay_sys::tap::Tap;
 use forebay_testing::wire::{carries, is_inside, lay, sh};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -170,6 +171,43 @@ fn an_interface_without_carrier_down_or_gone_refuses_by_name() {
     assert!(near.mtu_bytes().is_err());
     let error = SendPort::open("near").unwrap_err().to_string();
     assert!(error.contains("ip link"), "{error}");
+}
+
+#[test]
+fn a_queue_that_is_full_is_busy_and_takes_the_same_frame_later() {
+    if !std::fs::exists("/dev/net/tun").unwrap_or(false) {
+        forebay_testing::skip!("there is no /dev/net/tun");
+        return;
+    }
+    if !is_inside("a_queue_that_is_full_is_busy_and_takes_the_same_frame_later") {
+        return;
+    }
+    // What is sent on it waits in its queue, which has room for 8 frames, until it is taken out here.
+    let tap = Tap::open("tap0").unwrap();
+    sh(
+        "ip link set tap0 txqueuelen 8; f=/proc/sys/net/ipv6/conf/tap0/disable_ipv6; [ ! -e $f ] || echo 1 > $f; ip link set tap0 up",
+    );
+    let mut port = SendPort::open("tap0").unwrap();
+    let mut batch = FrameBatch::new(100);
+    (0..20).for_each(|number| push(&mut batch, &frame(number, 100)));
+    let busy = |frames| SentFrames {
+        frames,
+        stopped: Some(Stopped::Busy),
+    };
+    assert_eq!(port.send(&batch, 0..64), busy(8));
+    assert_eq!(port.send(&batch, 8..64), busy(0));
+    let mut room = [0; 2048];
+    let mut from = 8;
+    for number in 0..20 {
+        let bytes = tap.receive(&mut room).unwrap();
+        assert_eq!(room[..bytes], frame(number, 100));
+        from += port.send(&batch, from..64).frames;
+    }
+    assert_eq!(from, 20);
+    sh("ip link set tap0 carrier off");
+    (0..20).for_each(|number| push(&mut batch, &frame(number, 100)));
+    let refused = port.send(&batch, 20..64).stopped;
+    assert_eq!(refused, Some(Stopped::Refused(Refusal::Device)));
 }
 
 #[test]

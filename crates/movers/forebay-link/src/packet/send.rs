@@ -7,6 +7,7 @@ use forebay_sys::SysError;
 use forebay_sys::packet::{FrameSocket, Interface};
 use forebay_sys::udp_batch::{Outgoing, SendBatch, SendStop};
 use forebay_sys::wait::{self, Woken};
+use rustix::io::Errno;
 
 use super::port::PacketError;
 
@@ -77,7 +78,7 @@ impl FrameBatch {
 /// Why the kernel gave a frame up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// The device did not take it: its queue is full, or it has no carrier (`ENOBUFS`).
+    /// The device did not take it, as it has no carrier (`ENOBUFS`).
     Device,
     /// The interface is down (`ENETDOWN`).
     Down,
@@ -94,6 +95,9 @@ pub enum Refusal {
 pub enum Stopped {
     /// There is no room now, and nothing was given up: [`SendPort::wait_room`] tells when there is.
     Full,
+    /// The device's queue is full, or the kernel lacks memory (`ENOBUFS` of a device with a carrier): the frame behind those that were taken was not sent, and may
+    /// be sent again a moment later. No wait tells when; one that is too late may be given up as well.
+    Busy,
     /// The frame behind those that were taken was given up, and was not sent.
     Refused(Refusal),
 }
@@ -159,8 +163,23 @@ impl SendPort {
         let sent = self.batch.send(self.socket.as_fd(), &outgoing[..frames]);
         SentFrames {
             frames: sent.count,
-            stopped: sent.stopped.map(|stop| stopped(&stop)),
+            stopped: sent.stopped.map(|stop| self.stopped(&stop)),
         }
+    }
+
+    fn stopped(&self, stop: &SendStop) -> Stopped {
+        let number = match stop {
+            SendStop::WouldBlock => return Stopped::Full,
+            other => other.errno().unwrap_or(0),
+        };
+        Stopped::Refused(match Errno::from_raw_os_error(number) {
+            Errno::NOBUFS if self.interface().has_carrier(&self.socket) => return Stopped::Busy,
+            Errno::NOBUFS => Refusal::Device,
+            Errno::NETDOWN => Refusal::Down,
+            Errno::NXIO | Errno::NODEV => Refusal::Gone,
+            Errno::MSGSIZE => Refusal::TooLong,
+            _ => Refusal::Other(number),
+        })
     }
 
     /// Waits for room, for `other`, or until `until_ns` of the monotonic clock.
@@ -177,21 +196,6 @@ impl AsFd for SendPort {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
-}
-
-fn stopped(stop: &SendStop) -> Stopped {
-    use rustix::io::Errno;
-    let number = match stop {
-        SendStop::WouldBlock => return Stopped::Full,
-        other => other.errno().unwrap_or(0),
-    };
-    Stopped::Refused(match Errno::from_raw_os_error(number) {
-        Errno::NOBUFS => Refusal::Device,
-        Errno::NETDOWN => Refusal::Down,
-        Errno::NXIO | Errno::NODEV => Refusal::Gone,
-        Errno::MSGSIZE => Refusal::TooLong,
-        _ => Refusal::Other(number),
-    })
 }
 
 #[cfg(test)]

@@ -75,14 +75,11 @@ impl Interface {
         Ok(std::array::from_fn(|at| address.sa_data[at] as u8))
     }
 
-    /// Whether it has a carrier: the other end of its cable is there and up. One that is down or gone has none.
+    /// Whether it has a carrier now: the other end of its cable is there and up (ETHTOOL_GLINK). One that is down or gone has none.
     pub fn has_carrier(&self, socket: impl AsFd) -> bool {
-        let answer = self.ask(socket.as_fd(), libc::SIOCGIFFLAGS);
-        answer.is_ok_and(|answer| {
-            // SAFETY: this is the field of the union that SIOCGIFFLAGS writes.
-            let flags = unsafe { answer.ifr_ifru.ifru_flags };
-            i32::from(flags) & libc::IFF_RUNNING != 0
-        })
+        let socket = socket.as_fd();
+        let name = index_to_name(socket, self.index);
+        name.is_ok_and(|name| has_carrier(socket, &name))
     }
 
     /// Asks for a value by the name that it has now.
@@ -105,6 +102,38 @@ impl Interface {
     }
 }
 
+/// From `linux/ethtool.h`.
+const ETHTOOL_GLINK: u32 = 0x0a;
+
+/// Of `linux/ethtool.h`: a number that is asked for, and the answer.
+#[repr(C)]
+struct EthtoolValue {
+    command: u32,
+    data: u32,
+}
+
+fn has_carrier(socket: BorrowedFd<'_>, name: &str) -> bool {
+    let Some(flags) = flags(socket, name).ok().filter(|it| it & libc::IFF_UP != 0) else {
+        return false;
+    };
+    // The flag follows the link some time later; it is for the drivers that do not say how their link is.
+    link(socket, name).unwrap_or(flags & libc::IFF_RUNNING != 0)
+}
+
+/// Whether the driver says that its link is there; nothing if it does not say.
+fn link(socket: BorrowedFd<'_>, name: &str) -> Option<bool> {
+    let mut value = EthtoolValue {
+        command: ETHTOOL_GLINK,
+        data: 0,
+    };
+    let mut request = request(name);
+    request.ifr_ifru.ifru_data = (&raw mut value).cast();
+    // SAFETY: the pointer of the request leads to a live `struct ethtool_value`, and the kernel writes no more than that structure.
+    let answer =
+        unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
+    (answer == 0).then_some(value.data != 0)
+}
+
 /// The flags of an interface (netdevice(7)).
 fn flags(socket: BorrowedFd<'_>, name: &str) -> std::io::Result<i32> {
     let answer = ask(socket, name, libc::SIOCGIFFLAGS)?;
@@ -115,6 +144,17 @@ fn flags(socket: BorrowedFd<'_>, name: &str) -> std::io::Result<i32> {
 
 /// Asks for a value of an interface by its name.
 fn ask(socket: BorrowedFd<'_>, name: &str, what: libc::Ioctl) -> std::io::Result<libc::ifreq> {
+    let mut request = request(name);
+    // SAFETY: the kernel reads the name and writes the value to `request`, which lives through the call.
+    let answer = unsafe { libc::ioctl(socket.as_raw_fd(), what, &raw mut request) };
+    if answer != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    Ok(request)
+}
+
+/// A request for the interface of this name.
+fn request(name: &str) -> libc::ifreq {
     // SAFETY: `ifreq` is plain memory, of which all zeroes are a valid value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     // The last byte stays 0.
@@ -122,10 +162,5 @@ fn ask(socket: BorrowedFd<'_>, name: &str, what: libc::Ioctl) -> std::io::Result
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes().take(room)) {
         *to = from as libc::c_char;
     }
-    // SAFETY: the kernel reads the name and writes the value to `request`, which lives through the call.
-    let answer = unsafe { libc::ioctl(socket.as_raw_fd(), what, &raw mut request) };
-    if answer != 0 {
-        return Err(std::io::Error::last_os_error());
-    }
-    Ok(request)
+    request
 }

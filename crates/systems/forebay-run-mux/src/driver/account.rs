@@ -44,7 +44,7 @@ reasons! {
         TooLong = "too_long",
         /// It has no whole Ethernet header.
         TooShort = "too_short",
-        /// The card did not take it: its queue is full, or it has no carrier.
+        /// The card did not take it: it has no carrier, or its queue was full for 100 ms.
         Device = "device",
         /// The card is down.
         Down = "down",

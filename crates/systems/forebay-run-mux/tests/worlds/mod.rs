@@ -265,7 +265,7 @@ impl Far for Wire {
         loop {
             match self.sending.send(&self.batch, 0..1).stopped {
                 None => return true,
-                Some(Stopped::Refused(_)) => return false,
+                Some(Stopped::Refused(_) | Stopped::Busy) => return false,
                 Some(Stopped::Full) => {
                     assert!(is_writable(self.sending.as_fd(), 20 * SECOND_NS));
                 }
