@@ -1,5 +1,6 @@
 //! A client's end: its place at the daemon, and its two pools.
 
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -18,6 +19,9 @@ use crate::protocol::{
 
 /// Bytes that a VLAN tag adds to a frame.
 const TAG_BYTES: usize = 4;
+
+/// So long a connection is waited for that finds too many others waiting, before it is tried again: nothing tells when there is room.
+const CROWDED_WAIT: Duration = Duration::from_millis(1);
 
 /// What a client has counted itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,13 +82,15 @@ impl Client {
     /// Asks the daemon at this socket for the place of this name, and waits for the answer as long as `patience`.
     ///
     /// # Errors
-    /// Nobody listens there, the daemon refuses or is silent, or what it hands over is not what it should be.
+    /// Nobody listens there, so many others wait there all the time that it comes not to be heard, the daemon refuses or is silent, or what it hands over is not
+    /// what it should be.
     pub fn connect(path: &Path, name: &str, patience: Duration) -> Result<Self, ClientError> {
         let hello = Message::Hello(Name::new(name)?);
-        let socket = SeqSocket::connect(path)?;
+        let until = Instant::now() + patience;
+        let socket = reach(path, until)?;
         // One that is refused before it has said a word finds the refusal all the same.
         let said = socket.send(&hello.emit(), &[]);
-        let (answer, fds) = hear(&socket, patience)?;
+        let (answer, fds) = hear(&socket, until, patience)?;
         let welcome = match answer {
             Message::Welcome(welcome) => welcome,
             Message::Refusal(refusal) => return Err(ClientError::Refused(refusal)),
@@ -353,9 +359,24 @@ impl Drop for Received<'_> {
     }
 }
 
+/// A connection, for which others may wait as well: it is tried again until that time.
+fn reach(path: &Path, until: Instant) -> Result<SeqSocket, SysError> {
+    loop {
+        match SeqSocket::connect(path) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock && Instant::now() < until => {
+                std::thread::sleep(CROWDED_WAIT);
+            }
+            other => return other,
+        }
+    }
+}
+
 /// The answer to a hello, with what came with it.
-fn hear(socket: &SeqSocket, patience: Duration) -> Result<(Message, Vec<OwnedFd>), ClientError> {
-    let until = Instant::now() + patience;
+fn hear(
+    socket: &SeqSocket,
+    until: Instant,
+    patience: Duration,
+) -> Result<(Message, Vec<OwnedFd>), ClientError> {
     let (mut record, mut fds) = ([0; RECORD_BYTES_MAX], Vec::new());
     loop {
         match socket.receive_with_fds(&mut record, &mut fds)? {

@@ -266,12 +266,11 @@ fn a_refusal_that_came_with_the_last_frames_is_told_behind_them() {
     let (mut client, mut place) = daemon.place();
     let (say, said) = std::sync::mpsc::channel();
     let waits = std::thread::spawn(move || {
-        say.send(std::fs::read_link("/proc/thread-self").unwrap())
-            .unwrap();
+        say.send(own_thread()).unwrap();
         let woken = client.wait(Instant::now() + LONG);
         (client, woken)
     });
-    let thread = PathBuf::from("/proc").join(said.recv().unwrap());
+    let thread = said.recv().unwrap();
     // It has asked and sleeps: what comes now comes together.
     while !(place.sender.data.is_asked() && is_asleep(&thread)) {
         std::thread::yield_now();
@@ -311,6 +310,11 @@ fn positions_that_no_daemon_writes_are_told_as_that() {
     }
 }
 
+/// Where the kernel tells of this thread.
+fn own_thread() -> PathBuf {
+    PathBuf::from("/proc").join(std::fs::read_link("/proc/thread-self").unwrap())
+}
+
 /// Whether a thread sleeps in the kernel.
 fn is_asleep(thread: &std::path::Path) -> bool {
     let stat = std::fs::read_to_string(thread.join("stat")).unwrap();
@@ -338,6 +342,45 @@ fn takes_a_byte(fd: &OwnedFd) -> bool {
     use std::os::unix::fs::FileExt;
     let file = std::fs::File::from(fd.try_clone().unwrap());
     file.write_at(&[0], 0).is_ok()
+}
+
+#[test]
+fn a_client_waits_behind_others_that_wait_to_be_let_in() {
+    let daemon = Daemon::open();
+    // As many as there may be: the next one finds no room.
+    let mut others: Vec<_> = (0..64)
+        .map_while(|_| SeqSocket::connect(&daemon.path).ok())
+        .collect();
+    assert!(others.len() < 64);
+    let crowded = Client::connect(&daemon.path, "echo", Duration::from_millis(1));
+    let Err(ClientError::System(crowded)) = crowded else {
+        panic!("{crowded:?}");
+    };
+    assert_eq!(crowded.kind(), std::io::ErrorKind::WouldBlock);
+    let path = daemon.path.clone();
+    let (say, said) = std::sync::mpsc::channel();
+    let client = std::thread::spawn(move || {
+        say.send(own_thread()).unwrap();
+        Client::connect(&path, "echo", LONG)
+    });
+    let thread = said.recv().unwrap();
+    while !is_asleep(&thread) {
+        std::thread::yield_now();
+    }
+    // The others were there before.
+    others
+        .drain(..)
+        .for_each(|_| while daemon.listener.accept().unwrap().is_none() {});
+    let socket = loop {
+        match daemon.listener.accept().unwrap() {
+            Some(socket) => break socket,
+            None => std::thread::yield_now(),
+        }
+    };
+    let refusal = Message::Refusal(Refusal::new(Reason::Taken, "later"));
+    socket.send(&refusal.emit(), &[]).unwrap();
+    let refused = client.join().unwrap().unwrap_err();
+    assert!(matches!(refused, ClientError::Refused(_)), "{refused}");
 }
 
 #[test]
