@@ -1,7 +1,7 @@
 //! The client of the multiplexer: a process without privileges that receives and sends frames of a network card, which a daemon owns, through shared memory.
 //!
 //! [`Client::connect`] asks for a place by a name. The daemon looks at the user of the process, and hands over two pools of frames, or refuses with the
-//! reason. Received frames lie in memory that the client can read and not write; those to be sent in memory of its own. Bells are rung once for a batch
+//! reason. Received frames lie in memory that the client can read and not write, unless it has the daemon's own user; those to be sent in memory of its own. Bells are rung once for a batch
 //! ([`Client::flush`]).
 //!
 //! ```no_run
