@@ -200,11 +200,24 @@ impl Client {
     /// # Errors
     /// All buffers are on their way, the link takes no such frame, or the memory has what an honest daemon does not write.
     pub fn send(&mut self, frame: &[u8]) -> Result<(), SendError> {
-        let (found, least, most) = (frame.len(), HEADER_BYTES, self.frame_bytes_max());
+        self.send_with(frame.len(), |room| room.copy_from_slice(frame))
+    }
+
+    /// The same with a frame of so many bytes that is made where it is sent from: `make` is told the buffer, which still has what was there before, and is
+    /// not called where the frame cannot be sent.
+    ///
+    /// # Errors
+    /// As [`Self::send`].
+    pub fn send_with(
+        &mut self,
+        bytes: usize,
+        make: impl FnOnce(&mut [u8]),
+    ) -> Result<(), SendError> {
+        let (found, least, most) = (bytes, HEADER_BYTES, self.frame_bytes_max());
         if !(least..=most).contains(&found) {
             return Err(SendError::Length { found, least, most });
         }
-        self.is_full = !(self.has_room()? && self.put(frame)?);
+        self.is_full = !(self.is_ready()? && self.put(bytes, make)?);
         if self.is_full {
             self.counts.refused_full += 1;
             let frames = self.welcome.transmit.frames;
@@ -215,6 +228,24 @@ impl Client {
         Ok(())
     }
 
+    /// Whether there is a buffer for a frame. If not, [`Self::wait`] ends when some are back, as after [`SendError::Full`].
+    ///
+    /// # Errors
+    /// The memory has what an honest daemon does not write.
+    pub fn is_ready(&mut self) -> Result<bool, ClientError> {
+        self.is_full = !self.has_room()?;
+        Ok(!self.is_full)
+    }
+
+    /// Frames that were handed over and whose buffers are not back: the daemon has not taken them yet.
+    ///
+    /// # Errors
+    /// As [`Self::is_ready`].
+    pub fn frames_on_their_way(&mut self) -> Result<usize, ClientError> {
+        self.sender.reclaim()?;
+        Ok((self.welcome.transmit.frames as usize).saturating_sub(self.sender.free_frames()))
+    }
+
     fn has_room(&mut self) -> Result<bool, ClientError> {
         if self.sender.free_frames() == 0 {
             self.sender.reclaim()?;
@@ -223,14 +254,14 @@ impl Client {
     }
 
     /// Puts a frame into a buffer, which is long enough. False: there is none, or no place for its descriptor.
-    fn put(&mut self, bytes: &[u8]) -> Result<bool, ClientError> {
+    fn put(&mut self, bytes: usize, make: impl FnOnce(&mut [u8])) -> Result<bool, ClientError> {
         let Some(mut frame) = self.sender.acquire() else {
             return Ok(false);
         };
         if let Some(room) = self.sender.bytes_mut(&mut frame) {
-            room[..bytes.len()].copy_from_slice(bytes);
+            make(&mut room[..bytes]);
         }
-        let Err(unsent) = self.sender.send(frame, 0, bytes.len() as u32, 0) else {
+        let Err(unsent) = self.sender.send(frame, 0, bytes as u32, 0) else {
             return Ok(true);
         };
         self.sender.put_back(unsent.frame);

@@ -34,6 +34,9 @@
 //! # }
 //! ```
 //!
+//! With the feature `ip` there is `forebay_client::ip::IpDevice` as well: the client as a device of [smoltcp](https://docs.rs/smoltcp), for programs that speak UDP
+//! and TCP.
+//!
 //! What it has counted ([`Client::counts`]) is the second party of its account at the daemon: the frames that it was given are those that it received, and
 //! the packets that it handed over are those that it sent.
 
@@ -41,6 +44,8 @@
 
 mod client;
 mod error;
+#[cfg(feature = "ip")]
+pub mod ip;
 pub mod protocol;
 
 pub use client::{Client, Counts, Held, Received, Woken};
