@@ -66,6 +66,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("forebay-run-felix", BELOW_RUN_FELIX),
     ("forebay-run-probe", BELOW_RUN_PROBE),
     ("forebay-run-mux", BELOW_RUN_MUX),
+    ("forebay-run-mux-client", BELOW_RUN_MUX_CLIENT),
     ("forebay-run-emu", BELOW_RUN_EMU),
     ("forebay-run-traffic", BELOW_RUN_TRAFFIC),
     ("forebay-run-load", BELOW_RUN_LOAD),
@@ -83,6 +84,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "forebay-run-evb",
             "forebay-run-mover",
             "forebay-run-mux",
+            "forebay-run-mux-client",
             "forebay-run-tdm",
             "forebay-run-felix",
             "forebay-run-probe",
@@ -195,6 +197,14 @@ const BELOW_RUN_MUX: &[&str] = &[
     "forebay-link",
     "forebay-xdp",
     "forebay-mux",
+    "forebay-client",
+];
+
+const BELOW_RUN_MUX_CLIENT: &[&str] = &[
+    "forebay-run",
+    "forebay-wire",
+    "forebay-ledger",
+    "forebay-sys",
     "forebay-client",
 ];
 

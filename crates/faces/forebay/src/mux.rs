@@ -24,6 +24,7 @@ pub(crate) struct MuxArgs {
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
     Run(MuxRunArgs),
+    Client(crate::mux_client::MuxClientArgs),
 }
 
 /// Owns the card that a file names, and takes clients in at a socket.
@@ -49,7 +50,13 @@ struct MuxRunArgs {
 }
 
 pub(crate) fn run(args: &MuxArgs) -> Result<ExitCode> {
-    let Verb::Run(args) = &args.verb;
+    match &args.verb {
+        Verb::Run(args) => run_daemon(args),
+        Verb::Client(args) => crate::mux_client::run(args),
+    }
+}
+
+fn run_daemon(args: &MuxRunArgs) -> Result<ExitCode> {
     let mut plan: MuxPlan = args.set.load(&args.file)?;
     if let Some(duration) = args.duration {
         if duration < Duration::from_secs(1) || duration.subsec_nanos() != 0 {

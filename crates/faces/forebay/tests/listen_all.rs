@@ -63,6 +63,7 @@ const COMMANDS: &[(&str, &[(&str, Does)])] = &[
     ("load", &[("--echo", Listens), ("[HOST:PORT]", Connects)]),
     ("model ctt", &[]),
     ("mover", &[("--listen", Listens)]),
+    ("mux client", &[]),
     ("mux run", &[]),
     ("net bus", &[("<ADDRESS>", Listens)]),
     (

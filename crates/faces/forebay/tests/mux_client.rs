@@ -1,0 +1,361 @@
+//! Clients of the multiplexer as people start them: on a virtual wire in a network namespace, with a daemon, a client of a user without rights, and
+//! `forebay load` or a socket of the kernel at the far end.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod rig;
+
+use std::fs::{self, Permissions};
+use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use forebay_sys::socket::raise_receive_buffer;
+use forebay_testing::wire::{carries, is_inside, lay, sh};
+use rig::{Run, forebay, number, signal, start, wait_for};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A user that has no rights, and is not the one that starts the test.
+const NOBODY: u32 = 65_534;
+const CLIENT: &str = "10.0.0.1:9500";
+const LONG: Duration = Duration::from_secs(30);
+
+/// A wire, a daemon at its end `far`, and a place for a user without rights.
+struct World {
+    folder: TempDir,
+    program: PathBuf,
+    daemon: Run,
+}
+
+impl World {
+    fn new() -> Self {
+        lay();
+        sh("ip address add 10.0.0.9/24 dev near");
+        carries();
+        let folder = TempDir::new().unwrap();
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
+        // Where that user can find it.
+        let program = folder.path().join("forebay");
+        fs::copy(forebay().get_program(), &program).unwrap();
+        let text = format!(
+            "[mux]\ninterface = \"far\"\nsocket = \"{0}/socket\"\ndirectory = \"{0}/mux\"\n\
+             [[clients]]\nname = \"one\"\nuid = {NOBODY}\nmac = \"02:00:00:00:00:01\"\naddress = [\"10.0.0.1\"]\nqueue = 1024\ntransmit_queue = 1024\n",
+            folder.path().display()
+        );
+        fs::write(folder.path().join("mux.toml"), text).unwrap();
+        let daemon = Self::daemon(folder.path());
+        Self {
+            folder,
+            program,
+            daemon,
+        }
+    }
+
+    fn daemon(folder: &Path) -> Run {
+        let mut command = forebay();
+        command.args(["mux", "run", "--format", "json"]);
+        start(command.arg(folder.join("mux.toml")))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn command(&self, workload: &str, more: &[&str]) -> Command {
+        wait_for("the socket", || self.path("socket").exists().then_some(()));
+        let mut command = Command::new(&self.program);
+        command.args(["mux", "client", workload, "--name", "one", "--socket"]);
+        command.arg(self.path("socket")).args(more);
+        command.args(["--format", "json", "--out"]);
+        command.arg(self.path("client"));
+        command
+    }
+
+    /// A client at its place.
+    fn client(&self, workload: &str, more: &[&str]) -> Run {
+        let mut command = self.command(workload, more);
+        command.uid(NOBODY).gid(NOBODY).current_dir("/");
+        let run = start(&mut command);
+        wait_for("the place", || {
+            run.said()
+                .contains("one is 02:00:00:00:00:01")
+                .then_some(())
+        });
+        run
+    }
+
+    /// Ends the daemon; its record.
+    fn end(self) -> (Value, TempDir) {
+        (end(self.daemon), self.folder)
+    }
+}
+
+fn end(run: Run) -> Value {
+    assert!(signal("INT", run.pid()));
+    run.end().json_of(0)
+}
+
+/// Asks the client by `forebay load`; the record's target.
+fn load(more: &[&str]) -> Value {
+    let mut command = forebay();
+    command.args(["load", CLIENT, "--duration", "500ms", "--format", "json"]);
+    let json = start(command.args(more)).end().json_of(0);
+    let target = json["targets"][0].clone();
+    let lost = ["packets_lost", "late", "duplicate", "corrupt", "foreign"];
+    assert_eq!(lost.map(|key| number(&target, key)), [0; 5], "{json}");
+    assert_eq!(
+        number(&target, "packets_sent"),
+        number(&target, "packets_answered")
+    );
+    target
+}
+
+/// What the daemon and the client say of the frames between them is the same.
+fn assert_agreed(client: &Value, daemon: &Value) {
+    let place = &daemon["clients"][0];
+    for (of_client, of_daemon) in [
+        ("frames_received", "frames_given"),
+        ("frames_received_bytes", "bytes_given"),
+        ("frames_sent", "packets_asked"),
+        ("frames_sent", "packets_sent"),
+        ("frames_sent_bytes", "bytes_sent"),
+    ] {
+        assert_eq!(
+            number(client, of_client),
+            number(place, of_daemon),
+            "{of_client}, {of_daemon}: {client}\n{daemon}"
+        );
+    }
+    assert_eq!(place["lies"], serde_json::json!({}), "{daemon}");
+    assert_eq!(client["drops"], serde_json::json!({}), "{client}");
+}
+
+/// Asks at 2,000 packets in a second, and compares what the three say.
+fn echoed(workload: &str, more: &[&str]) -> Value {
+    let world = World::new();
+    let client = world.client(workload, more);
+    let asked = load(&["--rate", "2000pps", "--size", "24,700,1472"]);
+    assert_eq!(number(&asked, "packets_sent"), 1_000);
+    let json = end(client);
+    let (daemon, folder) = world.end();
+    let counts = ["datagrams_came", "datagrams_answered", "datagrams_sent"];
+    assert_eq!(counts.map(|key| number(&json, key)), [1_000; 3], "{json}");
+    assert_eq!(number(&json, "connections"), 1);
+    assert_agreed(&json, &daemon);
+    rig::assert_closed(&json, &folder.path().join("client"));
+    rig::assert_closed(&daemon, &folder.path().join("mux"));
+    json
+}
+
+#[test]
+fn an_echo_over_a_stack_answers_all_and_all_books_agree() {
+    if is_inside("an_echo_over_a_stack_answers_all_and_all_books_agree") {
+        let json = echoed("echo", &[]);
+        assert_eq!(json["raw"], false);
+        // Who asked was asked for its Ethernet address.
+        assert!(number(&json, "frames_sent") > 1_000, "{json}");
+    }
+}
+
+#[test]
+fn an_echo_of_raw_frames_answers_all_and_all_books_agree() {
+    if is_inside("an_echo_of_raw_frames_answers_all_and_all_books_agree") {
+        let json = echoed("echo", &["--raw"]);
+        assert_eq!(json["raw"], true);
+        assert_eq!(number(&json, "frames_sent"), 1_000, "{json}");
+    }
+}
+
+#[test]
+fn heavy_work_is_done_for_each_datagram() {
+    if is_inside("heavy_work_is_done_for_each_datagram") {
+        let json = echoed("heavy", &[]);
+        assert!(number(&json, "byte_sum") > 0, "{json}");
+    }
+}
+
+#[test]
+fn an_echo_over_tcp_sends_back_each_byte() {
+    if !is_inside("an_echo_over_tcp_sends_back_each_byte") {
+        return;
+    }
+    let world = World::new();
+    let client = world.client("echo", &[]);
+    let asked = load(&["--tcp", "--closed", "4", "--size", "24,700,1472"]);
+    let json = end(client);
+    let (daemon, _folder) = world.end();
+    let sizes = [24, 700, 1472];
+    let bytes: u64 = (0..number(&asked, "packets_sent"))
+        .map(|packet| sizes[packet as usize % 3])
+        .sum();
+    assert!(bytes > 0);
+    let tcp = &json["tcp"];
+    let said = ["came_bytes", "returned_bytes"].map(|key| number(tcp, key));
+    assert_eq!(said, [bytes; 2], "{asked}\n{json}");
+    assert_agreed(&json, &daemon);
+}
+
+/// A far end of the kernel's that has room for all that comes.
+fn far_end() -> UdpSocket {
+    let socket = UdpSocket::bind("10.0.0.9:0").unwrap();
+    raise_receive_buffer(&socket, 64 << 20).unwrap();
+    socket.set_read_timeout(Some(LONG)).unwrap();
+    socket.connect(CLIENT).unwrap();
+    socket
+}
+
+fn take(socket: &UdpSocket, packets: usize) {
+    let mut bytes = [0; 64];
+    for number in 0..packets {
+        let taken = socket.recv(&mut bytes);
+        let taken = taken.unwrap_or_else(|error| panic!("{number} of {packets}: {error}"));
+        assert_eq!(&bytes[..taken], b"as many as you like");
+    }
+}
+
+#[test]
+fn what_was_asked_to_send_sends_exactly_so_many_and_ends() {
+    if !is_inside("what_was_asked_to_send_sends_exactly_so_many_and_ends") {
+        return;
+    }
+    let world = World::new();
+    let client = world.client("tx-initiated", &["--packets", "5000"]);
+    let socket = far_end();
+    socket.send(b"as many as you like").unwrap();
+    take(&socket, 5_000);
+    let json = client.end().json_of(0);
+    assert_eq!(number(&json, "datagrams_sent"), 5_000, "{json}");
+    assert_eq!(number(&json, "datagrams_sent_bytes"), 5_000 * 19, "{json}");
+    let (daemon, _folder) = world.end();
+    assert_agreed(&json, &daemon);
+    socket.set_nonblocking(true).unwrap();
+    assert!(socket.recv(&mut [0; 64]).is_err(), "one more came");
+}
+
+#[test]
+fn what_mostly_sends_sends_ten_thousand_for_each() {
+    if !is_inside("what_mostly_sends_sends_ten_thousand_for_each") {
+        return;
+    }
+    let world = World::new();
+    let client = world.client("tx-mostly", &[]);
+    let socket = far_end();
+    socket.send(b"as many as you like").unwrap();
+    take(&socket, 10_000);
+    let json = end(client);
+    assert_eq!(number(&json, "datagrams_came"), 1, "{json}");
+    assert_eq!(number(&json, "datagrams_sent"), 10_000, "{json}");
+    let (daemon, _folder) = world.end();
+    assert_agreed(&json, &daemon);
+}
+
+#[test]
+fn what_mostly_receives_does_not_answer_and_says_so() {
+    if !is_inside("what_mostly_receives_does_not_answer_and_says_so") {
+        return;
+    }
+    let world = World::new();
+    let client = world.client("rx-mostly", &["--duration", "1s"]);
+    let socket = far_end();
+    for _ in 0..20 {
+        socket.send(b"no answer").unwrap();
+    }
+    let json = client.end().json_of(0);
+    let (daemon, _folder) = world.end();
+    let counts = ["datagrams_came", "datagrams_by_design"].map(|key| number(&json, key));
+    assert_eq!(counts, [20; 2], "{json}");
+    let place = &daemon["clients"][0];
+    assert_eq!(
+        number(&json, "frames_received"),
+        number(place, "frames_given")
+    );
+    let lost = &json["drops"]["client_work.by_design.rx-mostly"]["items"];
+    assert_eq!(lost, 20, "{json}");
+}
+
+#[test]
+fn a_client_takes_its_place_again_when_a_killed_multiplexer_is_back() {
+    if !is_inside("a_client_takes_its_place_again_when_a_killed_multiplexer_is_back") {
+        return;
+    }
+    let mut world = World::new();
+    let client = world.client("echo", &[]);
+    let before = load(&["--rate", "1000pps"]);
+    assert!(signal("KILL", world.daemon.pid()));
+    wait_for("the news", || {
+        client.said().contains("is gone").then_some(())
+    });
+    world.daemon = World::daemon(world.folder.path());
+    wait_for("the place", || {
+        client.said().contains("is back").then_some(())
+    });
+    let after = load(&["--rate", "1000pps"]);
+    let json = end(client);
+    let (daemon, folder) = world.end();
+    let asked = number(&before, "packets_sent") + number(&after, "packets_sent");
+    assert_eq!(number(&json, "datagrams_sent"), asked, "{json}");
+    let times = ["connections", "daemon_gone"].map(|key| number(&json, key));
+    assert_eq!(times, [2, 1], "{json}");
+    let place = &daemon["clients"][0];
+    assert!(number(place, "frames_given") >= number(&after, "packets_sent"));
+    assert!(number(place, "frames_given") < number(&json, "frames_received"));
+    rig::assert_closed(&json, &folder.path().join("client"));
+}
+
+#[test]
+fn without_reconnecting_a_client_ends_with_its_multiplexer() {
+    if !is_inside("without_reconnecting_a_client_ends_with_its_multiplexer") {
+        return;
+    }
+    let world = World::new();
+    let client = world.client("echo", &["--reconnect", "false"]);
+    assert!(signal("KILL", world.daemon.pid()));
+    let ended = client.end();
+    assert_eq!(ended.code(), Some(2), "{}", ended.stderr);
+    assert!(ended.stderr.contains("is gone"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_user_without_a_place_is_refused() {
+    if !is_inside("a_user_without_a_place_is_refused") {
+        return;
+    }
+    let world = World::new();
+    wait_for("the daemon", || {
+        // The test's own user, which the file does not name.
+        let ended = start(&mut world.command("echo", &[])).end();
+        assert_eq!(ended.code(), Some(2), "{}", ended.stderr);
+        ended.stderr.contains("not_allowed").then_some(())
+    });
+    let (daemon, _folder) = world.end();
+    assert!(number(&daemon["refused"], "not_allowed") >= 1, "{daemon}");
+}
+
+#[test]
+fn what_cannot_be_is_told() {
+    for (args, said) in [
+        (&["heavy", "--raw"][..], "--raw is for echo"),
+        (&["echo", "--packets", "7"], "--packets is for tx-initiated"),
+        (&["echo"], "no_such_socket"),
+    ] {
+        let mut command = forebay();
+        command.args([
+            "mux",
+            "client",
+            "--socket",
+            "/no_such_socket",
+            "--name",
+            "x",
+        ]);
+        let ended = start(command.args(args)).end();
+        assert_eq!(ended.code(), Some(2), "{args:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains(said), "{args:?}: {}", ended.stderr);
+    }
+}
