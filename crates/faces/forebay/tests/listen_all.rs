@@ -63,7 +63,8 @@ const COMMANDS: &[(&str, &[(&str, Does)])] = &[
     ("load", &[("--echo", Listens), ("[HOST:PORT]", Connects)]),
     ("model ctt", &[]),
     ("mover", &[("--listen", Listens)]),
-    ("mux client", &[]),
+    // Its port is one of its own stack, at an address that this host does not have.
+    ("mux client", &[("--port", Connects)]),
     ("mux run", &[]),
     ("net bus", &[("<ADDRESS>", Listens)]),
     (

@@ -18,7 +18,7 @@ pub enum MuxClientError {
         /// The daemon's socket.
         path: PathBuf,
         /// Why not.
-        source: ClientError,
+        source: Box<ClientError>,
     },
     /// The place has no address, and an IP stack needs one.
     #[error(

@@ -59,7 +59,7 @@ impl MuxClientPlan {
         let client = client.map_err(|source| MuxClientError::Place {
             name: self.name.clone(),
             path: self.socket.clone(),
-            source,
+            source: Box::new(source),
         })?;
         if self.raw {
             return Ok(Session::Raw(Box::new(Raw::new(client, self.port))));
@@ -82,9 +82,9 @@ impl MuxClientPlan {
 }
 
 /// Whether the place may be had later: the multiplexer is not there yet, or has not seen that its last client went.
-const fn may_come(error: &MuxClientError) -> bool {
+fn may_come(error: &MuxClientError) -> bool {
     match error {
-        MuxClientError::Place { source, .. } => match source {
+        MuxClientError::Place { source, .. } => match &**source {
             ClientError::Refused(refusal) => {
                 matches!(refusal.reason, No::Taken | No::Crowded | No::Resource)
             }
@@ -152,7 +152,7 @@ impl Work<'_> {
                 return Some(MuxClientError::Place {
                     name: self.plan.name.clone(),
                     path: self.plan.socket.clone(),
-                    source,
+                    source: Box::new(source),
                 });
             }
             host.warn("the multiplexer is gone: waiting until it is back");

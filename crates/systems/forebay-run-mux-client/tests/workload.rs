@@ -1,5 +1,9 @@
 //! What each workload answers, by numbers.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
