@@ -7,6 +7,7 @@
 //! It sleeps when a round had nothing to do, after it has asked each client for its bell and looked once more.
 
 mod admit;
+mod end;
 mod rounds;
 #[cfg(test)]
 mod tests;
@@ -40,8 +41,6 @@ use crate::summary::{ClientSummary, MuxSummary};
 const SHOW_NS: u64 = 100_000_000;
 /// While there is always something to do, clients that come and go are looked for so often.
 const LOOK_NS: u64 = 1_000_000;
-/// So long frames that came before the end are taken in.
-const CLOSE_NS: u64 = 120_000_000;
 /// Descriptors that one look tells of.
 const EVENTS: usize = 64;
 
@@ -237,9 +236,12 @@ impl Daemon {
     }
 
     fn part(&mut self, client: ClientId, why: &'static str, said: Option<&str>) {
-        if why == "left" {
+        match why {
             // What it had handed over and given back before is its own.
-            self.take_last(client);
+            "left" => self.take_last(client),
+            "end" => self.count_last(client),
+            // The engine has parted with it already: what it says is heard no more.
+            _ => {}
         }
         let place = &mut self.places[client.index()];
         let Some(lane) = place.lane.take() else {
@@ -254,25 +256,6 @@ impl Daemon {
             self.mux.finish(client, packet, false);
         }
         self.mux.remove_client(client);
-    }
-
-    /// The end: what came before is taken in, all clients are parted with, and what the driver has goes out.
-    fn close(&mut self) -> Result<(), MuxError> {
-        self.driver.receive.close();
-        let until_ns = monotonic_ns() + CLOSE_NS;
-        while monotonic_ns() < until_ns {
-            if !self.round(monotonic_ns())? {
-                self.look(Duration::from_millis(1))?;
-            }
-        }
-        self.part_everybody();
-        Ok(())
-    }
-
-    fn part_everybody(&mut self) {
-        for (client, _) in self.plan.clone().places() {
-            self.part(client, "end", None);
-        }
     }
 
     fn summary(&self) -> MuxSummary {
@@ -333,14 +316,7 @@ impl System for MuxPlan {
             plan.settings.socket.display()
         ));
         let worked = daemon.work(host, &mut books);
-        let closed = worked.and_then(|()| match host.stop.urgency() {
-            Urgency::Now => Ok(()),
-            _ => daemon.close(),
-        });
-        daemon.part_everybody();
-        daemon.driver.send.flush();
-        daemon.learn();
-        daemon.answers.held = daemon.answers_given();
+        let closed = daemon.close(worked, host.stop.urgency());
         let mut end = RunEnd::in_order(host.stop.reason().unwrap_or(Reason::InputEnded));
         if let Err(error) = closed {
             (end.condition, end.reason) = (Condition::Interrupted, Reason::ConnectionLost);

@@ -5,6 +5,10 @@
     reason = "a test that cannot go on has failed"
 )]
 
+#[expect(
+    dead_code,
+    reason = "what comes out of the wire is of no interest here"
+)]
 mod world;
 
 use std::fs::File;

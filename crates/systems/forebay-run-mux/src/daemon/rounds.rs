@@ -308,6 +308,14 @@ impl Daemon {
         }
     }
 
+    /// Counts what a client that is parted with at the end has said: none of it is sent any more.
+    pub(super) fn count_last(&mut self, client: ClientId) {
+        let now_ns = forebay_sys::clock::monotonic_ns();
+        self.take_back(client);
+        self.take(client, now_ns, self.sizes.transmit.frames as usize);
+        self.leaving.retain(|leaving| leaving.client != client);
+    }
+
     /// What a client that has gone had said before.
     pub(super) fn take_last(&mut self, client: ClientId) {
         let now_ns = forebay_sys::clock::monotonic_ns();

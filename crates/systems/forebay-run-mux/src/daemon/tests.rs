@@ -251,3 +251,63 @@ fn a_place_whose_packets_are_in_the_card_is_free_when_they_are_out() {
         (2, 2)
     );
 }
+
+#[test]
+fn however_the_end_comes_the_card_is_shut_before_books_are() {
+    let gone = || MuxError::CardGone {
+        name: "none".to_owned(),
+    };
+    for worked in [Ok(()), Err(gone())] {
+        let mut rig = Rig::new("", &EmulatedOptions::default());
+        let is_in_order = worked.is_ok();
+        let closed = rig.daemon.close(worked, Urgency::Now);
+        assert_eq!(closed.is_ok(), is_in_order);
+        assert!(!rig.far.send(&frame_for(0, 60)), "the card took a frame");
+    }
+}
+
+#[test]
+fn what_was_handed_over_last_is_counted_at_the_end() {
+    let mut rig = Rig::new("", &EmulatedOptions::default());
+    let mut client = rig.join("a");
+    assert!(rig.far.send(&frame_for(0, 60)));
+    rig.daemon.round(1).unwrap();
+    assert_eq!(client.take(), 1);
+    client.send(5);
+    rig.daemon.close(Ok(()), Urgency::Now).unwrap();
+    let counts = rig.counts(0);
+    assert_eq!((counts.packets_asked, counts.packets_sent), (5, 0));
+    assert_eq!(counts.buffers_returned, 1);
+    assert_eq!(counts.parted.get("end"), Some(&1));
+    assert_eq!(rig.daemon.mux.residual().items, 0);
+    let mut record = [0; 256];
+    assert_eq!(client.socket.receive(&mut record).unwrap(), Arrived::End);
+}
+
+#[test]
+fn at_the_end_the_card_may_take_its_time_for_what_the_driver_has() {
+    let options = EmulatedOptions {
+        send_frames: 1,
+        ..EmulatedOptions::default()
+    };
+    let mut rig = Rig::new("", &options);
+    let mut client = rig.join("a");
+    client.send(3);
+    rig.daemon.round(1).unwrap();
+    assert_eq!(rig.counts(0).packets_sent, 1);
+    let far = rig.far.clone();
+    let taking = std::thread::spawn(move || {
+        let mut taken = 0;
+        while taken < 3 {
+            taken += usize::from(far.receive().is_some());
+        }
+    });
+    rig.daemon.send_out(Duration::from_secs(30));
+    taking.join().unwrap();
+    assert_eq!(rig.counts(0).packets_sent, 3);
+    let mut rig = Rig::new("", &options);
+    rig.join("a").send(2);
+    rig.daemon.round(1).unwrap();
+    rig.daemon.send_out(Duration::ZERO);
+    assert_eq!(rig.counts(0).packets_sent, 1, "nobody waits for ever");
+}
