@@ -22,7 +22,7 @@ use forebay_mux::transmit::Packet;
 use forebay_mux::{ClientId, Mux};
 use forebay_run::record::Record;
 use forebay_run::run_dir::RunEnd;
-use forebay_run::{Host, System, Urgency};
+use forebay_run::{Host, System};
 use forebay_sys::clock::monotonic_ns;
 use forebay_sys::epoll::{Interest, Poller, Trigger};
 use forebay_sys::process::raise_open_files;

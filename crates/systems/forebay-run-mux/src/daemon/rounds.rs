@@ -316,13 +316,22 @@ impl Daemon {
         self.leaving.retain(|leaving| leaving.client != client);
     }
 
-    /// What a client that has gone had said before.
+    /// What a client that has gone had said before: as much of it is sent as the card takes at once and the policy lets through.
     pub(super) fn take_last(&mut self, client: ClientId) {
-        let now_ns = forebay_sys::clock::monotonic_ns();
         self.take_back(client);
-        let buffers = self.sizes.transmit.frames as usize;
-        self.take(client, now_ns, buffers);
-        self.send(now_ns);
+        // Its process may be there still, and write on.
+        let mut rest = self.sizes.transmit.frames as usize;
+        loop {
+            let now_ns = forebay_sys::clock::monotonic_ns();
+            let taken = self.take(client, now_ns, rest.min(PACKETS));
+            rest -= taken;
+            let sent = self.send(now_ns);
+            self.driver.send.flush();
+            self.learn();
+            if taken + sent == 0 {
+                break;
+            }
+        }
         // It is parted with already.
         self.leaving.retain(|leaving| leaving.client != client);
     }

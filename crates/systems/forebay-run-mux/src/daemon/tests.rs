@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use forebay_client::protocol::{Message, PoolShape};
 use forebay_config::source::Source;
 use forebay_ring::{BareReceiver, BareSender, FramePoolSpec, SIDE_FDS};
+use forebay_run::Urgency;
 use forebay_sys::eventfd::EventFd;
 use forebay_sys::seqpacket::{Arrived, SeqSocket};
 
@@ -310,4 +311,19 @@ fn at_the_end_the_card_may_take_its_time_for_what_the_driver_has() {
     rig.daemon.round(1).unwrap();
     rig.daemon.send_out(Duration::ZERO);
     assert_eq!(rig.counts(0).packets_sent, 1, "nobody waits for ever");
+}
+
+#[test]
+fn all_that_a_client_sent_before_it_left_goes_out() {
+    let mut rig = Rig::new("", &EmulatedOptions::default());
+    let mut client = rig.join("a");
+    client.send(1_000);
+    drop(client);
+    rig.daemon.look(Duration::ZERO).unwrap();
+    let counts = rig.counts(0);
+    assert_eq!(counts.parted.get("left"), Some(&1));
+    assert_eq!((counts.packets_asked, counts.packets_sent), (1_000, 1_000));
+    for number in 0..1_000 {
+        assert_eq!(rig.far.receive(), Some(frame_from(0, number)));
+    }
 }
