@@ -279,7 +279,8 @@ impl Daemon {
         if !is_given && !self.is_send_waiting && self.pending.is_none() && self.given.is_empty() {
             return Ok(());
         }
-        let waits = self.driver.send.flush() == Flushed::Waits;
+        // A driver without a batch of its own has nothing left, and no room all the same.
+        let waits = self.driver.send.flush() == Flushed::Waits || self.pending.is_some();
         self.learn();
         if waits != self.is_send_waiting {
             let card = self.driver.send.descriptor();

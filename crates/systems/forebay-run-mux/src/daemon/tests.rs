@@ -1,6 +1,7 @@
 //! The daemon over cards of memory, with clients in the same thread: what comes between two frames is the test's to say.
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use forebay_client::protocol::{Message, PoolShape};
@@ -12,7 +13,9 @@ use forebay_sys::seqpacket::{Arrived, SeqSocket};
 
 use super::*;
 use crate::driver::emulated::{self, EmulatedOptions, FarEnd};
-use crate::driver::{DriverError, Link, ReceiveCounts, ReceiveSide};
+use crate::driver::{
+    DriverError, Fate, Flushed, Link, ReceiveCounts, ReceiveSide, SendCounts, SendSide, Sent,
+};
 
 /// A daemon, and the other end of its cable.
 struct Rig {
@@ -326,4 +329,62 @@ fn all_that_a_client_sent_before_it_left_goes_out() {
     for number in 0..1_000 {
         assert_eq!(rig.far.receive(), Some(frame_from(0, number)));
     }
+}
+
+/// A card without a batch: what it has no room for it has nothing of.
+#[derive(Debug)]
+struct Narrow {
+    is_shut: Arc<AtomicBool>,
+    card: Box<dyn SendSide>,
+}
+
+impl SendSide for Narrow {
+    fn send(&mut self, frame: &[u8]) -> Sent {
+        match self.is_shut.load(Ordering::Relaxed) {
+            true => Sent::NoRoom,
+            false => self.card.send(frame),
+        }
+    }
+
+    fn flush(&mut self) -> Flushed {
+        self.card.flush()
+    }
+
+    fn fates(&mut self, told: &mut dyn FnMut(Fate)) {
+        self.card.fates(told);
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.card.descriptor()
+    }
+
+    fn counts(&mut self) -> Result<SendCounts, DriverError> {
+        self.card.counts()
+    }
+}
+
+impl Rig {
+    /// Has the card be without room, as long as this is so.
+    fn narrow(&mut self) -> Arc<AtomicBool> {
+        let is_shut = Arc::new(AtomicBool::new(true));
+        let spare = emulated::open(&EmulatedOptions::default()).unwrap().0.send;
+        let card = std::mem::replace(&mut self.daemon.driver.send, spare);
+        let is_so = is_shut.clone();
+        self.daemon.driver.send = Box::new(Narrow { is_shut, card });
+        is_so
+    }
+}
+
+#[test]
+fn a_packet_without_room_has_the_daemon_wait_for_the_card() {
+    let mut rig = Rig::new("", &EmulatedOptions::default());
+    let mut client = rig.join("a");
+    let is_shut = rig.narrow();
+    client.send(2);
+    rig.daemon.round(1).unwrap();
+    assert!(rig.daemon.is_send_waiting);
+    is_shut.store(false, Ordering::Relaxed);
+    rig.daemon.round(2).unwrap();
+    assert!(!rig.daemon.is_send_waiting);
+    assert_eq!(rig.counts(0).packets_sent, 2);
 }
