@@ -35,13 +35,17 @@ pub enum ArpError {
     Short(usize),
     /// It is of other addresses.
     #[error(
-        "an ARP packet of hardware {hardware} and protocol {protocol:#06x}, 1 (Ethernet) and 0x0800 (IPv4) expected"
+        "an ARP packet of hardware {hardware} with addresses of {hardware_bytes} bytes and protocol {protocol:#06x} with {protocol_bytes}, 1 (Ethernet) with 6 and 0x0800 (IPv4) with 4 expected"
     )]
     Kind {
         /// The kind of its hardware addresses.
         hardware: u16,
         /// The EtherType of its protocol addresses.
         protocol: u16,
+        /// Bytes of a hardware address.
+        hardware_bytes: u8,
+        /// Bytes of a protocol address.
+        protocol_bytes: u8,
     },
 }
 
@@ -68,10 +72,12 @@ impl ArpRepr {
     pub fn parse(bytes: &[u8]) -> Result<Self, ArpError> {
         let packet: &[u8; ARP_BYTES] = bytes.first_chunk().ok_or(ArpError::Short(bytes.len()))?;
         if !packet.starts_with(&ETHERNET_AND_IPV4) {
-            let &[h0, h1, p0, p1, ..] = packet;
+            let &[h0, h1, p0, p1, hardware_bytes, protocol_bytes, ..] = packet;
             return Err(ArpError::Kind {
                 hardware: u16::from_be_bytes([h0, h1]),
                 protocol: u16::from_be_bytes([p0, p1]),
+                hardware_bytes,
+                protocol_bytes,
             });
         }
         Ok(Self {
@@ -176,9 +182,17 @@ mod tests {
             error,
             ArpError::Kind {
                 hardware: 6,
-                protocol: 0x8600
+                protocol: 0x8600,
+                hardware_bytes: 6,
+                protocol_bytes: 4,
             }
         );
+        // What is wrong with the lengths alone is said as that.
+        let mut other = GOLDEN;
+        (other[4], other[5]) = (8, 16);
+        let said = ArpRepr::parse(&other).unwrap_err().to_string();
+        assert!(said.contains("of 8 bytes"), "{said}");
+        assert!(said.contains("0x0800 with 16, 1"), "{said}");
     }
 
     proptest! {
