@@ -3,12 +3,13 @@
 //! A virtual cable carries such frames as they are: in the place of the check sum stands the sum of the pseudo-header alone. A client that looks at it would throw the frame
 //! away.
 
+use forebay_wire::packet::checksum::{checksum, fold, sum};
+use forebay_wire::packet::{TCP, UDP};
+
 const VLAN_TAGS: [[u8; 2]; 2] = [[0x81, 0x00], [0x88, 0xa8]];
 const IPV4: [u8; 2] = [0x08, 0x00];
 const IPV6: [u8; 2] = [0x86, 0xdd];
 const TAGS_MAX: usize = 2;
-const TCP: u8 = 6;
-const UDP: u8 = 17;
 /// Headers of IPv6 that have their length in their second byte, in units of 8 bytes without the first: options, routes, and options for the end.
 const EXTENSIONS: [u8; 3] = [0, 43, 60];
 const EXTENSIONS_MAX: usize = 8;
@@ -55,7 +56,7 @@ impl Segment {
         };
         let field = self.field - self.start;
         bytes[field..field + 2].fill(0);
-        let made = !fold(self.pseudo + sum(bytes));
+        let made = checksum(self.pseudo + sum(bytes));
         // Of UDP, 0 says that there is none.
         let made = if self.is_udp && made == 0 {
             0xffff
@@ -143,24 +144,6 @@ fn pair(bytes: &[u8], at: usize) -> Option<[u8; 2]> {
 
 fn number(bytes: &[u8], at: usize) -> Option<u16> {
     pair(bytes, at).map(u16::from_be_bytes)
-}
-
-/// Sum of the bytes as numbers of 16 bits, the last one filled up with 0.
-fn sum(bytes: &[u8]) -> u64 {
-    let (pairs, rest) = bytes.as_chunks::<2>();
-    let pairs: u64 = pairs
-        .iter()
-        .map(|pair| u64::from(u16::from_be_bytes(*pair)))
-        .sum();
-    pairs + rest.first().map_or(0, |byte| u64::from(*byte) << 8)
-}
-
-/// In ones' complement, with what was carried added.
-fn fold(mut sum: u64) -> u16 {
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
 }
 
 #[cfg(test)]
