@@ -360,6 +360,30 @@ impl Mux {
         })
     }
 
+    /// Drops packets that waited too long, while the card has no room: `freed` gets the buffers that go back to their clients. Says when to do so again, ns, if a packet
+    /// that waits has a bound.
+    pub fn drop_late(&mut self, now_ns: u64, mut freed: impl FnMut(ClientId, u32)) -> Option<u64> {
+        let checks = &mut self.checks;
+        self.transmit.drop_late(now_ns, |client, packet| {
+            if let Some(check) = &mut checks[client.index()] {
+                check.give_back(packet.buffer);
+            }
+            freed(client, packet.buffer);
+        })
+    }
+
+    /// When a packet that [`Self::poll`] gave, and for which the card has no room yet, has waited too long, ns; nothing without a bound.
+    #[must_use]
+    pub fn late_at_ns(&self, client: ClientId, packet: &Packet) -> Option<u64> {
+        self.transmit.late_at_ns(client, packet)
+    }
+
+    /// Drops a packet that [`Self::poll`] gave, and that waited too long for room in the card. Whether its buffer goes back to its client, which is still there.
+    pub fn finish_late(&mut self, client: ClientId, packet: Packet) -> bool {
+        self.transmit.finish_late(client, packet);
+        self.give_back(client, packet.buffer)
+    }
+
     /// Says what became of a packet that [`Self::poll`] gave: the card took it, or not. Whether its buffer goes back to its client, which is still there.
     #[inline]
     pub fn finish(&mut self, client: ClientId, packet: Packet, is_sent: bool) -> bool {

@@ -356,6 +356,33 @@ impl Transmit {
         }
     }
 
+    /// Drops packets that have waited too long, as [`Self::poll`] does first, while the card has no room and no packet is asked for; and says when to do so again, ns,
+    /// if a packet that waits has a bound.
+    pub fn drop_late(
+        &mut self,
+        now_ns: u64,
+        mut dropped: impl FnMut(ClientId, Packet),
+    ) -> Option<u64> {
+        self.clock_ns = self.clock_ns.max(now_ns);
+        self.expire(&mut dropped);
+        self.expiry_before(u64::MAX)
+    }
+
+    /// When a packet that was given to the card, and for which it has no room yet, has waited too long, ns; nothing without a bound.
+    #[must_use]
+    pub fn late_at_ns(&self, client: ClientId, packet: &Packet) -> Option<u64> {
+        let (_, bound_ns) = self.queues[client.index()].bound()?;
+        Some(packet.arrival_ns.saturating_add(bound_ns).saturating_add(1))
+    }
+
+    /// Drops a packet that was given to the card, and waited too long for room there.
+    pub fn finish_late(&mut self, client: ClientId, packet: Packet) {
+        let queue = &mut self.queues[client.index()];
+        queue.in_card.sub(packet.bytes);
+        queue.counts.held_now.sub(packet.bytes);
+        queue.counts.drop(TransmitDrop::Sojourn, packet.bytes);
+    }
+
     /// When the next packet is to be dropped, if that is before this time, ns.
     fn expiry_before(&mut self, ns: u64) -> Option<u64> {
         if self.none_expires_before_ns >= ns {
@@ -420,8 +447,6 @@ impl Transmit {
             return Next::Idle;
         };
         queue.in_card.add(packet.bytes);
-        let waited_ns = self.clock_ns - packet.arrival_ns;
-        queue.counts.sojourn_max_ns = queue.counts.sojourn_max_ns.max(waited_ns);
         let policy = &mut self.classes[sender.class].policy;
         policy.sent(client, packet.bytes, self.clock_ns);
         self.look_at(client);
@@ -436,6 +461,8 @@ impl Transmit {
         queue.counts.held_now.sub(packet.bytes);
         if is_sent {
             queue.counts.sent.add(packet.bytes);
+            let waited_ns = self.clock_ns.saturating_sub(packet.arrival_ns);
+            queue.counts.sojourn_max_ns = queue.counts.sojourn_max_ns.max(waited_ns);
         } else {
             queue.counts.drop(TransmitDrop::Card, packet.bytes);
         }

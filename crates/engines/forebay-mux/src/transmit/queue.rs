@@ -20,7 +20,7 @@ pub struct SendCounts {
     pub dropped: PerReason<TransmitLoss, Items, { TransmitLoss::COUNT }>,
     /// What waits or is on its way into the card, by what came and went: for a live view. Books are closed with [`Transmit::held`].
     pub held_now: Items,
-    /// Longest that a packet waited until it was given to the card, ns.
+    /// Longest that a packet waited until the card took it, ns, by the time of the last question for a packet.
     pub sojourn_max_ns: u64,
 }
 

@@ -185,19 +185,14 @@ impl Daemon {
 
     /// Packets to the card, as policies say; how many.
     fn send(&mut self, now_ns: u64) -> usize {
-        if let Some((client, packet)) = self.pending.take()
-            && !self.give_to_card(client, packet)
-        {
+        if !self.send_pending(now_ns) {
             return 0;
         }
         for sent in 0..SENDS {
             let places = &mut self.places;
-            let next = self.mux.poll(now_ns, |client, buffer| {
-                let place = places.get_mut(client.index());
-                if let Some(lane) = place.and_then(|place| place.lane.as_mut()) {
-                    lane.free(buffer);
-                }
-            });
+            let next = self
+                .mux
+                .poll(now_ns, |client, buffer| free(places, client, buffer));
             self.ask_at_ns = None;
             match next {
                 Next::Send(client, packet) => {
@@ -213,6 +208,30 @@ impl Daemon {
             }
         }
         SENDS
+    }
+
+    /// Gives the card the packet that it had no room for, unless that has waited too long. Whether there is room for others: without it they go on waiting, and not for
+    /// longer than they may.
+    fn send_pending(&mut self, now_ns: u64) -> bool {
+        let Some((client, packet)) = self.pending.take() else {
+            return true;
+        };
+        let places = &mut self.places;
+        let next_ns = self
+            .mux
+            .drop_late(now_ns, |client, buffer| free(places, client, buffer));
+        let late_at_ns = self.mux.late_at_ns(client, &packet);
+        if late_at_ns.is_some_and(|late_ns| late_ns <= now_ns) {
+            if self.mux.finish_late(client, packet) {
+                free(&mut self.places, client, packet.buffer);
+            }
+            return true;
+        }
+        let is_given = self.give_to_card(client, packet);
+        if !is_given {
+            self.ask_at_ns = next_ns.into_iter().chain(late_at_ns).min();
+        }
+        is_given
     }
 
     /// Gives a packet to the driver, or keeps it until there is room: false.
@@ -340,10 +359,16 @@ impl Daemon {
 
 /// Says what became of a packet, and gives its buffer back.
 fn finish(mux: &mut Mux, places: &mut [Place], client: ClientId, packet: Packet, is_sent: bool) {
-    let is_back = mux.finish(client, packet, is_sent);
-    let place = places.get_mut(client.index()).filter(|_| is_back);
+    if mux.finish(client, packet, is_sent) {
+        free(places, client, packet.buffer);
+    }
+}
+
+/// Gives a buffer back to its client, if that is there.
+fn free(places: &mut [Place], client: ClientId, buffer: u32) {
+    let place = places.get_mut(client.index());
     if let Some(lane) = place.and_then(|place| place.lane.as_mut()) {
-        lane.free(packet.buffer);
+        lane.free(buffer);
     }
 }
 

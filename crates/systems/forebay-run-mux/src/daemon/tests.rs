@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use forebay_client::protocol::{Message, PoolShape};
 use forebay_config::source::Source;
+use forebay_ledger::OneOf;
+use forebay_mux::transmit::TransmitDrop;
 use forebay_ring::{BareReceiver, BareSender, FramePoolSpec, SIDE_FDS};
 use forebay_run::Urgency;
 use forebay_sys::eventfd::EventFd;
@@ -387,4 +389,26 @@ fn a_packet_without_room_has_the_daemon_wait_for_the_card() {
     rig.daemon.round(2).unwrap();
     assert!(!rig.daemon.is_send_waiting);
     assert_eq!(rig.counts(0).packets_sent, 2);
+}
+
+#[test]
+fn no_packet_waits_for_the_card_longer_than_it_may() {
+    let mut rig = Rig::new("sojourn_max_us = 1000", &EmulatedOptions::default());
+    let mut client = rig.join("a");
+    let is_shut = rig.narrow();
+    let since_ns = monotonic_ns();
+    client.send(2);
+    rig.daemon.round(since_ns).unwrap();
+    client.send(1);
+    rig.daemon.round(since_ns + 900_000).unwrap();
+    assert_eq!(rig.daemon.ask_at_ns, Some(since_ns + 1_000_001));
+    // The one that found no room, and the one behind it.
+    rig.daemon.round(since_ns + 1_000_001).unwrap();
+    let lost = rig.daemon.mux.counts(ClientId::new(0)).transmit.dropped;
+    let sojourn = OneOf::Second(TransmitDrop::Sojourn);
+    assert_eq!((lost[sojourn].items, client.freed()), (2, 2));
+    is_shut.store(false, Ordering::Relaxed);
+    rig.daemon.round(since_ns + 1_500_000).unwrap();
+    let counts = rig.counts(0);
+    assert_eq!((counts.packets_sent, counts.sojourn_ns_max), (1, 600_000));
 }
