@@ -11,6 +11,7 @@ mod end;
 mod rounds;
 #[cfg(test)]
 mod tests;
+mod tick;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -30,8 +31,8 @@ use forebay_sys::process::raise_open_files;
 use crate::books::{AnswerCounts, Books};
 use crate::config::DriverChoice;
 use crate::door::{Caller, Door, say_no};
-use crate::driver::Driver;
 use crate::driver::packet::{self, PacketOptions};
+use crate::driver::{CardWatch, Driver};
 use crate::error::MuxError;
 use crate::lane::Lane;
 use crate::plan::{MuxPlan, Sizes};
@@ -102,6 +103,7 @@ pub(crate) struct Daemon {
     leaving: Vec<Leaving>,
     numbers: Vec<BufferId>,
     signals: u64,
+    watch: CardWatch,
     /// The card's counts could not be read the last time.
     is_unread: bool,
 }
@@ -122,6 +124,7 @@ impl Daemon {
         let card = driver.receive.descriptor();
         poller.add(card, RECEIVE, Interest::Readable, Trigger::Level)?;
         driver.receive.settle();
+        let watch = CardWatch::new(driver.card.look());
         Ok(Self {
             mux: plan.engine()?,
             places: plan.clients.iter().map(|_| Place::default()).collect(),
@@ -138,6 +141,7 @@ impl Daemon {
             leaving: Vec::new(),
             numbers: Vec::new(),
             signals: 0,
+            watch,
             is_unread: false,
             plan,
         })
@@ -150,15 +154,7 @@ impl Daemon {
             let now_ns = monotonic_ns();
             if now_ns - shown_ns >= SHOW_NS {
                 shown_ns = now_ns;
-                self.answers.held = self.answers_given();
-                let (mux, driver) = (&self.mux, &mut self.driver);
-                let shown = books.show(&self.plan, mux, driver, &self.answers);
-                if let Err(error) = &shown
-                    && !self.is_unread
-                {
-                    host.warn(&format!("the card's counts cannot be read: {error}"));
-                }
-                self.is_unread = shown.is_err();
+                self.tick(host, books);
             }
             let has_worked = self.round(now_ns)?;
             if has_worked {

@@ -412,3 +412,17 @@ fn no_packet_waits_for_the_card_longer_than_it_may() {
     let counts = rig.counts(0);
     assert_eq!((counts.packets_sent, counts.sojourn_ns_max), (1, 600_000));
 }
+
+#[test]
+fn what_changes_of_the_card_is_told_once() {
+    let mut rig = Rig::new("", &EmulatedOptions::default());
+    assert!(rig.daemon.card_changes().is_empty());
+    rig.far.set_link(Link::Down);
+    rig.far.set_mtu_bytes(9_000);
+    let told = rig.daemon.card_changes();
+    assert!(told[0].contains("is down: what clients send"), "{told:?}");
+    assert!(told[1].contains("MTU of 9000 bytes instead of 1500: clients have frames for 1500"));
+    assert!(rig.daemon.card_changes().is_empty());
+    rig.far.set_link(Link::Up);
+    assert_eq!(rig.daemon.card_changes(), ["emulated is up"]);
+}
