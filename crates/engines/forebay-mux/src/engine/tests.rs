@@ -120,3 +120,27 @@ fn a_lost_packet_is_left_over() {
     mux.remove_client(CLIENT);
     assert_eq!(mux.residual(), lost);
 }
+
+/// One packet is in the card since 0, one waits since 0, both for 1,000 ns at most.
+#[test]
+fn while_the_card_is_full_waits_end_all_the_same() {
+    let (mut mux, _, packet) = busy();
+    assert_eq!(mux.late_at_ns(CLIENT, &packet), None);
+    assert_eq!(mux.drop_late(5_000, |_, _| panic!("no bound")), None);
+    let sender = Sender {
+        sojourn_max_ns: Some(10_000),
+        ..client().sender
+    };
+    mux.set_sender(CLIENT, sender).unwrap();
+    assert_eq!(mux.late_at_ns(CLIENT, &packet), Some(10_001));
+    assert_eq!(mux.drop_late(10_000, |_, _| panic!("early")), Some(10_001));
+    let mut freed = Vec::new();
+    let next = mux.drop_late(10_001, |client, buffer| freed.push((client, buffer)));
+    assert_eq!((next, &freed[..]), (None, &[(CLIENT, 1)][..]));
+    assert!(mux.finish_late(CLIENT, packet));
+    let counts = mux.counts(CLIENT);
+    let sojourn = forebay_ledger::OneOf::Second(crate::transmit::TransmitDrop::Sojourn);
+    assert_eq!(counts.transmit.dropped[sojourn], two(400));
+    assert_eq!(counts.transmit_held, Items::default());
+    assert!(mux.residual().is_zero());
+}
