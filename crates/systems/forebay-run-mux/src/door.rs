@@ -1,6 +1,6 @@
 //! Where clients come in: a socket, those who have not yet said which place they want, and the access list.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, Permissions};
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -18,7 +18,7 @@ use crate::plan::MuxPlan;
 
 /// Connections that may wait to be taken in.
 const BACKLOG: u16 = 128;
-/// Connections that have said nothing yet.
+/// Connections that have said nothing yet, in equal shares for all users that may have a place.
 const VISITORS_MAX: usize = 64;
 /// How long they may be silent.
 const SILENCE_NS_MAX: u64 = 5_000_000_000;
@@ -148,6 +148,12 @@ impl Door {
                 return None;
             }
         };
+        let users = users(plan);
+        if !users.contains(&peer.uid) {
+            let text = format!("no place for user {}", peer.uid);
+            self.refuse(&socket, Reason::NotAllowed, &text);
+            return None;
+        }
         let visitor = Visitor {
             socket,
             peer,
@@ -156,18 +162,19 @@ impl Door {
         match self.hear(visitor) {
             Heard::Over => None,
             Heard::Nothing(visitor) => {
-                self.keep(visitor);
+                self.keep(visitor, VISITORS_MAX / users.len().max(1));
                 None
             }
             Heard::Name(visitor, name) => self.look_up(plan, visitor, name),
         }
     }
 
-    /// Has one wait that has said nothing yet.
-    fn keep(&mut self, visitor: Visitor) {
-        let socket = &visitor.socket;
-        if self.visitors.len() >= VISITORS_MAX {
-            let text = "too many others have come and said nothing";
+    /// Has one wait that has said nothing yet: so many of one user, so that no other one is kept out by them.
+    fn keep(&mut self, visitor: Visitor, share: usize) {
+        let (socket, uid) = (&visitor.socket, visitor.peer.uid);
+        let silent = self.visitors.iter().filter(|it| it.peer.uid == uid);
+        if silent.count() >= share.max(1) {
+            let text = "too many others of this user have come and said nothing";
             self.refuse(socket, Reason::Crowded, text);
             return;
         }
@@ -260,6 +267,11 @@ impl Door {
     }
 }
 
+/// The users that may have a place.
+fn users(plan: &MuxPlan) -> BTreeSet<u32> {
+    plan.clients.iter().filter_map(|said| said.uid).collect()
+}
+
 /// A last word; one that cannot be heard is not waited for.
 pub(crate) fn say_no(socket: &SeqSocket, reason: Reason, text: &str) {
     let refusal = Message::Refusal(Refusal::new(reason, text));
@@ -321,7 +333,51 @@ impl Drop for Door {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+
     use super::*;
+    use crate::config::ClientSettings;
+
+    fn plan(users: &[u32]) -> MuxPlan {
+        let client = |uid: &u32| ClientSettings {
+            uid: Some(*uid),
+            ..ClientSettings::default()
+        };
+        MuxPlan {
+            clients: users.iter().map(client).collect(),
+            ..MuxPlan::default()
+        }
+    }
+
+    fn own_uid() -> u32 {
+        fs::metadata("/proc/self").unwrap().uid()
+    }
+
+    /// So many come and say nothing; which refusals there were.
+    fn silent(users: &[u32], visitors: usize) -> Vec<(&'static str, u64)> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let mut door = Door::open(&path).unwrap();
+        let sockets: Vec<_> = (0..visitors)
+            .map(|_| SeqSocket::connect(&path).unwrap())
+            .collect();
+        let plan = plan(users);
+        (0..visitors).for_each(|_| assert!(door.accept(&plan, 0).is_none()));
+        assert_eq!(door.came, sockets.len() as u64);
+        door.refused.clone().into_iter().collect()
+    }
+
+    #[test]
+    fn one_user_that_says_nothing_leaves_room_for_others() {
+        let own = own_uid();
+        assert_eq!(silent(&[own, own + 1], 40), [("crowded", 8)]);
+        assert_eq!(silent(&[own, own], 40), []);
+    }
+
+    #[test]
+    fn one_for_whom_there_is_no_place_is_refused_before_it_says_a_word() {
+        assert_eq!(silent(&[own_uid() + 1], 3), [("not_allowed", 3)]);
+    }
 
     #[test]
     fn a_file_that_is_no_socket_is_told_and_stays() {
