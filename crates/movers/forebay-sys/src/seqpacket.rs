@@ -4,7 +4,7 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::io::Errno;
@@ -141,6 +141,28 @@ impl SeqSocket {
                 Err(errno) => Err(SysError::new("sendmsg", "Unix socket", errno)),
             };
         }
+    }
+
+    /// Bytes of records that the peer has not taken yet, with what each costs the kernel: 0 when it has taken all, or has closed its end. Descriptors that travel with
+    /// such records are counted against this user's limit of open files.
+    ///
+    /// # Errors
+    /// The kernel refuses the call.
+    pub fn unread_bytes(&self) -> Result<u32, SysError> {
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: the kernel writes one `int` to where it is told, and nothing else (`SIOCOUTQ`, unix(7)).
+        let failed = unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+        if failed < 0 {
+            let error = std::io::Error::last_os_error();
+            return Err(SysError::new("ioctl(SIOCOUTQ)", "Unix socket", error));
+        }
+        Ok(bytes.unsigned_abs())
+    }
+
+    /// Ends the connection and keeps this end: the peer finds the end behind what it was sent.
+    pub fn shut(&self) {
+        // A connection that is over already has an end.
+        let _ = rustix::net::shutdown(&self.fd, rustix::net::Shutdown::Both);
     }
 
     /// Takes the next record; descriptors that came with it are closed.
@@ -283,6 +305,27 @@ mod tests {
             near.send(b"many", &many).unwrap_err().kind(),
             ErrorKind::ArgumentListTooLong
         );
+    }
+
+    #[test]
+    fn what_is_not_read_is_known_until_it_is_read_or_nobody_can() {
+        let (_directory, _listener, near, far) = met();
+        assert_eq!(far.unread_bytes().unwrap(), 0);
+        far.send(b"one", &[]).unwrap();
+        let one = far.unread_bytes().unwrap();
+        far.send(b"two", &[]).unwrap();
+        assert!(one > 0 && far.unread_bytes().unwrap() > one);
+        near.shut();
+        far.shut();
+        assert!(far.unread_bytes().unwrap() > one, "it can be read still");
+        let mut record = [0; 8];
+        assert_eq!(near.receive(&mut record).unwrap(), Arrived::Record(3));
+        assert_eq!(far.unread_bytes().unwrap(), one);
+        near.receive(&mut record).unwrap();
+        assert_eq!(near.receive(&mut record).unwrap(), Arrived::End);
+        far.send(b"more", &[]).unwrap_err();
+        drop(near);
+        assert_eq!(far.unread_bytes().unwrap(), 0);
     }
 
     #[test]

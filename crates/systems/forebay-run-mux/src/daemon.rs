@@ -27,7 +27,9 @@ use forebay_run::{Host, System};
 use forebay_sys::clock::monotonic_ns;
 use forebay_sys::epoll::{Interest, Poller, Trigger};
 use forebay_sys::process::raise_open_files;
+use forebay_sys::seqpacket::SeqSocket;
 
+use self::admit::is_unread;
 use crate::books::{AnswerCounts, Books};
 use crate::config::DriverChoice;
 use crate::door::{Caller, Door, say_no};
@@ -61,6 +63,8 @@ struct Place {
     welcomed_ns: Option<u64>,
     /// One that came too soon after the one before, and waits.
     early: Option<Caller>,
+    /// Connections of clients that were parted with, and have not taken what they were told: descriptors are under way in them.
+    unread: Vec<SeqSocket>,
 }
 
 /// A client that does not stay, and why.
@@ -247,6 +251,10 @@ impl Daemon {
         self.forget(&lane);
         if let Some(text) = said {
             say_no(&lane.socket, No::Faults, text);
+        }
+        if is_unread(&lane.socket) {
+            lane.socket.shut();
+            self.places[client.index()].unread.push(lane.socket);
         }
         if let Some((_, packet)) = self.pending.take_if(|(of, _)| *of == client) {
             self.mux.finish(client, packet, false);

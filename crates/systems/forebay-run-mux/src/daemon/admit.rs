@@ -15,6 +15,10 @@ use crate::lane::{Ends, Lane};
 /// The least time between two welcomes to one place, in ns: a client that comes and goes without end has so much of the daemon, and no more.
 const REJOIN_NS: u64 = 100_000_000;
 
+/// Of former clients of a place so many may hold what they were handed without taking it. Descriptors that are under way are counted against the daemon's user, in all
+/// its processes, and the kernel lets no more of them through than may be open.
+const UNREAD_MAX: usize = 2;
+
 impl Place {
     /// When the next client may be welcomed.
     fn due_ns(&self) -> u64 {
@@ -44,6 +48,12 @@ impl Daemon {
         if place.lane.is_some() || place.early.is_some() {
             let text = format!("the place '{}' has a client already", caller.name);
             self.door.refuse(&caller.socket, No::Taken, &text);
+            return;
+        }
+        place.unread.retain(is_unread);
+        if place.unread.len() >= UNREAD_MAX {
+            let text = "former clients of the place have not taken their welcome, and hold descriptors of the daemon: end them";
+            self.door.refuse(&caller.socket, No::Resource, text);
             return;
         }
         let is_due = place.due_ns() <= now_ns && !self.is_in_card(caller.client);
@@ -150,6 +160,11 @@ impl Daemon {
         let _ = self.poller.remove(lane.bell());
         let _ = self.poller.remove(&lane.socket);
     }
+}
+
+/// Whether the peer has records to take.
+pub(super) fn is_unread(socket: &SeqSocket) -> bool {
+    socket.unread_bytes().is_ok_and(|bytes| bytes > 0)
 }
 
 /// Whether a caller that waits is there no more. One that says more than its hello is no client either.

@@ -60,10 +60,16 @@ impl Rig {
         }
     }
 
-    fn join(&mut self, name: &str) -> Station {
+    /// Connects and says hello.
+    fn knock(&self, name: &str) -> SeqSocket {
         let socket = SeqSocket::connect(&self.daemon.plan.settings.socket).unwrap();
         let hello = Message::Hello(forebay_client::protocol::Name::new(name).unwrap());
         socket.send(&hello.emit(), &[]).unwrap();
+        socket
+    }
+
+    fn join(&mut self, name: &str) -> Station {
+        let socket = self.knock(name);
         let (mut record, mut fds) = ([0; 256], Vec::new());
         let bytes = loop {
             self.daemon.look(Duration::ZERO).unwrap();
@@ -243,8 +249,7 @@ fn a_place_whose_packets_are_in_the_card_is_free_when_they_are_out() {
     client.send(2);
     rig.daemon.round(1).unwrap();
     drop(client);
-    let waiting = SeqSocket::connect(&rig.daemon.plan.settings.socket).unwrap();
-    waiting.send(b"FBMX\x01\x00\x01\x01a", &[]).unwrap();
+    let _waiting = rig.knock("a");
     rig.daemon.look(Duration::ZERO).unwrap();
     let late_ns = monotonic_ns() + 1_000_000_000;
     rig.daemon.welcome_early(late_ns);
@@ -425,4 +430,35 @@ fn what_changes_of_the_card_is_told_once() {
     assert!(rig.daemon.card_changes().is_empty());
     rig.far.set_link(Link::Up);
     assert_eq!(rig.daemon.card_changes(), ["emulated is up"]);
+}
+
+#[test]
+fn who_takes_no_welcome_gets_two_and_no_more() {
+    let mut rig = Rig::new("", &EmulatedOptions::default());
+    let mut silent = Vec::new();
+    let mut record = [0; 256];
+    for _ in 0..2 {
+        let socket = rig.knock("a");
+        rig.daemon.look(Duration::ZERO).unwrap();
+        assert!(rig.daemon.places[0].lane.is_some());
+        socket.send(b"over", &[]).unwrap();
+        rig.daemon.look(Duration::ZERO).unwrap();
+        rig.daemon.places[0].welcomed_ns = None;
+        silent.push(socket);
+    }
+    let third = rig.knock("a");
+    rig.daemon.look(Duration::ZERO).unwrap();
+    let Arrived::Record(bytes) = third.receive(&mut record).unwrap() else {
+        panic!("no answer");
+    };
+    let Ok(Message::Refusal(refusal)) = Message::parse(&record[..bytes]) else {
+        panic!("no refusal");
+    };
+    assert_eq!(refusal.reason, No::Resource);
+    let first = silent[0].receive(&mut record).unwrap();
+    assert!(matches!(first, Arrived::Record(_)));
+    let end = silent[0].receive(&mut record).unwrap();
+    assert_eq!(end, Arrived::End);
+    let _fourth = rig.join("a");
+    assert_eq!(rig.counts(0).connected, 3);
 }
