@@ -10,6 +10,8 @@ pub const PACKET_BYTES_MAX: usize = 65_507;
 pub const TARGETS_MAX: usize = 1 << 10;
 /// Most packets of a target whose answers are waited for.
 pub const WINDOW_MAX: usize = 1 << 20;
+/// Most packets of all targets together whose answers are waited for: they take 40 bytes each, 671 MB.
+pub const WINDOWS_MAX: usize = 1 << 24;
 
 /// Least packets of a target that are remembered: a copy of an answer to one that is forgotten cannot be told from a late one.
 const WINDOW_MIN: usize = 1 << 14;
@@ -113,6 +115,11 @@ pub enum ConfigError {
     /// More on its way than is remembered.
     #[error("{0} packets at a time, 1 to {WINDOW_MAX} expected")]
     Closed(u32),
+    /// More of all targets together.
+    #[error(
+        "{0} packets to be remembered of all targets, {WINDOWS_MAX} at most expected: fewer targets, a lower rate or a shorter time-out"
+    )]
+    Windows(usize),
     /// No answer could come in time.
     #[error("a time-out of 0, 1 ns expected at least")]
     TimeOut,
@@ -135,6 +142,10 @@ impl Config {
         if self.time_out_ns == 0 {
             return Err(ConfigError::TimeOut);
         }
+        let windows: usize = self.paces.iter().map(|pace| self.window(*pace)).sum();
+        if windows > WINDOWS_MAX {
+            return Err(ConfigError::Windows(windows));
+        }
         self.sizes.check()
     }
 
@@ -153,5 +164,31 @@ impl Config {
         (packets.min(WINDOW_MAX as u128) as usize)
             .max(WINDOW_MIN)
             .next_power_of_two()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_that_would_take_all_memory_are_refused() {
+        let check = |targets, packets| {
+            let config = Config {
+                paces: vec![Pace::Open(Rate::Packets(packets)); targets],
+                sizes: Sizes::List(vec![40]),
+                time_out_ns: 1_000_000_000,
+                duration_ns: None,
+                run: 1,
+            };
+            config.check()
+        };
+        assert_eq!(check(16, 1_000_000_000), Ok(()));
+        let wrong = Err(ConfigError::Windows(17 << 20));
+        assert_eq!(check(17, 1_000_000_000), wrong);
+        // As many targets as there may be, at a rate for which the least is remembered.
+        assert_eq!(check(TARGETS_MAX, 8_000), Ok(()));
+        let wrong = Err(ConfigError::Windows(TARGETS_MAX << 15));
+        assert_eq!(check(TARGETS_MAX, 9_000), wrong);
     }
 }

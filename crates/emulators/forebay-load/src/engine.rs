@@ -105,7 +105,7 @@ impl Load {
         self.targets[target].refused(why);
     }
 
-    /// The kernel says when a packet left, by a clock of its own.
+    /// The kernel says when a packet left, by a clock of its own. It may say so after the answer has come.
     pub fn handle_stamp(&mut self, target: usize, sequence: u64, stamp_ns: u64) {
         self.targets[target].stamp(sequence, stamp_ns);
     }

@@ -113,7 +113,9 @@ impl Target {
     }
 
     pub(crate) fn stamp(&mut self, sequence: u64, stamp_ns: u64) {
-        self.window.stamp(sequence, stamp_ns);
+        if let Some(ns) = self.window.stamp(sequence, stamp_ns) {
+            self.kernel_rtt.take(ns);
+        }
     }
 
     /// A packet came, or what is none by this reason.
@@ -128,7 +130,7 @@ impl Target {
             let was_sent = sequence < self.sequence;
             was_sent.then_some(sequence).ok_or(AnswerDrop::Foreign)
         });
-        let answered = known.and_then(|sequence| match self.window.take(sequence) {
+        let answered = known.and_then(|sequence| match self.window.take(sequence, stamp_ns) {
             Matched::InFlight { sent_ns, stamp_ns } => Ok((sequence, sent_ns, stamp_ns)),
             Matched::Answered => Err(AnswerDrop::Duplicate),
             Matched::Lost => Err(AnswerDrop::Late),

@@ -15,7 +15,7 @@ enum State {
 struct Place {
     sequence: u64,
     sent_ns: u64,
-    /// By the kernel's clock.
+    /// By the kernel's clock: when it left, or, if it was answered before that was known, when the answer came.
     stamp_ns: Option<u64>,
     bytes: u32,
     state: State,
@@ -85,37 +85,48 @@ impl Window {
         self.counts.sent.add(bytes);
     }
 
-    /// The kernel says when a packet left.
-    pub(crate) fn stamp(&mut self, sequence: u64, stamp_ns: u64) {
+    /// The kernel says when a packet left: the time that its answer took, if that has come before the stamp.
+    pub(crate) fn stamp(&mut self, sequence: u64, stamp_ns: u64) -> Option<u64> {
         let at = self.at(sequence);
         let place = &mut self.places[at];
-        if place.sequence == sequence {
-            place.stamp_ns = Some(stamp_ns);
+        if place.sequence != sequence {
+            return None;
+        }
+        match place.state {
+            State::Answered => place.stamp_ns.take()?.checked_sub(stamp_ns),
+            State::Free | State::InFlight | State::Lost => {
+                place.stamp_ns = Some(stamp_ns);
+                None
+            }
         }
     }
 
-    /// An answer came.
+    /// An answer came, of which the kernel may have a stamp.
     #[inline]
-    pub(crate) fn take(&mut self, sequence: u64) -> Matched {
+    pub(crate) fn take(&mut self, sequence: u64, came_ns: Option<u64>) -> Matched {
         let at = self.at(sequence);
         let place = &mut self.places[at];
         if place.sequence != sequence {
             return Matched::Lost;
         }
-        let before = place.state;
-        match before {
+        let left_ns = match place.state {
             State::Free => return Matched::Lost,
-            State::InFlight | State::Lost => place.state = State::Answered,
             State::Answered => return Matched::Answered,
-        }
-        if before == State::Lost {
-            return Matched::Lost;
+            State::Lost => {
+                (place.state, place.stamp_ns) = (State::Answered, None);
+                return Matched::Lost;
+            }
+            State::InFlight => place.stamp_ns.take(),
+        };
+        place.state = State::Answered;
+        if left_ns.is_none() {
+            place.stamp_ns = came_ns;
         }
         self.in_flight -= 1;
         self.counts.answered.add(place.bytes as usize);
         Matched::InFlight {
             sent_ns: place.sent_ns,
-            stamp_ns: place.stamp_ns,
+            stamp_ns: left_ns,
         }
     }
 

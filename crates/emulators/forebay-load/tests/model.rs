@@ -314,6 +314,33 @@ fn stamps_of_the_kernel_go_before_the_programs_clock() {
 }
 
 #[test]
+fn a_stamp_that_comes_after_the_answer_counts_once() {
+    let mut load = one(Pace::Closed(2), None);
+    let due = load.poll_due(0, 0).to_vec();
+    load.handle_sent(0, 2, 100);
+    let mut packet = vec![0; due[0].bytes];
+    load.emit(0, &due[0], &mut packet);
+    let came = load.handle_packet(0, &packet, 5_100, Some(9_500));
+    let unknown = Came::Answer {
+        rtt_ns: 5_000,
+        kernel_rtt_ns: None,
+    };
+    assert_eq!(came, unknown);
+    load.handle_stamp(0, 0, 7_000);
+    assert_eq!(
+        (load.kernel_rtt(0).count(), load.kernel_rtt(0).max()),
+        (1, 2_500)
+    );
+    load.handle_stamp(0, 0, 7_100);
+    // Of an answer without a stamp there is nothing to tell.
+    let mut packet = vec![0; due[1].bytes];
+    load.emit(0, &due[1], &mut packet);
+    load.handle_packet(0, &packet, 5_100, None);
+    load.handle_stamp(0, 1, 7_000);
+    assert_eq!(load.kernel_rtt(0).count(), 1);
+}
+
+#[test]
 fn packets_of_others_and_of_other_targets_are_foreign() {
     let mut config = Config {
         paces: vec![Pace::Closed(1); 2],
