@@ -10,7 +10,7 @@ use std::path::Path;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
 
 use crate::SysError;
@@ -32,7 +32,7 @@ pub enum Arrived {
 /// Who is at the other end: as the kernel noted it when the peer connected, or listened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
-    /// Its process.
+    /// Its process; 0 if it is in a PID namespace that this one does not see.
     pub pid: u32,
     /// Its user.
     pub uid: u32,
@@ -102,11 +102,30 @@ impl SeqSocket {
     /// # Errors
     /// The system does not say.
     pub fn peer(&self) -> Result<Peer, SysError> {
-        let found = sockopt::socket_peercred(&self.fd)
-            .map_err(|errno| SysError::new("getsockopt(SO_PEERCRED)", "Unix socket", errno))?;
+        // Not by a type that has no process 0.
+        let mut found = libc::ucred {
+            pid: 0,
+            uid: 0,
+            gid: 0,
+        };
+        let mut bytes = size_of_val(&found) as libc::socklen_t;
+        // SAFETY: the kernel writes no more than `bytes` to `found`, and its length to `bytes`; both live through the call.
+        let answer = unsafe {
+            libc::getsockopt(
+                self.fd.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERCRED,
+                (&raw mut found).cast(),
+                &raw mut bytes,
+            )
+        };
+        if answer != 0 {
+            let why = std::io::Error::last_os_error();
+            return Err(SysError::new("getsockopt(SO_PEERCRED)", "Unix socket", why));
+        }
         Ok(Peer {
-            pid: found.pid.as_raw_nonzero().get().unsigned_abs(),
-            uid: found.uid.as_raw(),
+            pid: found.pid.unsigned_abs(),
+            uid: found.uid,
         })
     }
 
