@@ -51,6 +51,8 @@ pub fn open(interface: &str, options: &TapOptions) -> Result<Driver, DriverError
     let send = TapSend {
         tap: tap.share()?,
         fates: Fates::default(),
+        card: InterfaceCard::open(interface)?,
+        told: Told::default(),
         frame_bytes_max: options.frame_bytes_max,
         counts: SendCounts::default(),
     };
@@ -144,10 +146,22 @@ impl ReceiveSide for TapReceive {
     }
 }
 
+/// Frames that went, by both counts.
+#[derive(Debug, Default)]
+struct Told {
+    /// Those that the interface had received when it was asked last.
+    by_interface: u64,
+    /// Those that this end had put in then.
+    put: u64,
+}
+
 #[derive(Debug)]
 struct TapSend {
     tap: Tap,
     fates: Fates,
+    /// What the interface is asked over, which counts what it received.
+    card: InterfaceCard,
+    told: Told,
     frame_bytes_max: usize,
     counts: SendCounts,
 }
@@ -210,8 +224,17 @@ impl SendSide for TapSend {
         self.tap.as_fd()
     }
 
+    /// What is out is counted by the interface; of one that is gone, what was put in since it was asked last is added.
     fn counts(&mut self) -> Result<SendCounts, DriverError> {
-        Ok(self.counts)
+        let put = self.counts.out;
+        if let Some(link) = self.card.link_counts()? {
+            let by_interface = link.received.items;
+            self.told = Told { by_interface, put };
+        }
+        Ok(SendCounts {
+            out: self.told.by_interface + (put - self.told.put),
+            ..self.counts
+        })
     }
 }
 
