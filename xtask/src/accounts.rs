@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 
 /// The tests of the page, which write it when they are told to.
-const TESTS: [&str; 19] = [
+const TESTS: [&str; 20] = [
     "test",
     "--quiet",
     "--package=forebay-run",
@@ -16,6 +16,7 @@ const TESTS: [&str; 19] = [
     "--package=forebay-run-felix",
     "--package=forebay-run-probe",
     "--package=forebay-run-mux",
+    "--package=forebay-run-mux-client",
     "--package=forebay-run-traffic",
     "--package=forebay-run-load",
     "--package=forebay-run-emu",
