@@ -7,11 +7,10 @@
 //! It sleeps when a round had nothing to do, after it has asked each client for its bell and looked once more.
 
 mod admit;
-mod end;
 mod rounds;
 #[cfg(test)]
 mod tests;
-mod tick;
+mod words;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -23,18 +22,19 @@ use forebay_mux::transmit::Packet;
 use forebay_mux::{ClientId, Mux};
 use forebay_run::record::Record;
 use forebay_run::run_dir::RunEnd;
-use forebay_run::{Host, System};
+use forebay_run::{Host, System, Urgency};
 use forebay_sys::clock::monotonic_ns;
 use forebay_sys::epoll::{Interest, Poller, Trigger};
 use forebay_sys::process::raise_open_files;
 use forebay_sys::seqpacket::SeqSocket;
 
 use self::admit::is_unread;
+use self::words::told;
 use crate::books::{AnswerCounts, Books};
 use crate::config::DriverChoice;
 use crate::door::{Caller, Door, say_no};
 use crate::driver::packet::{self, PacketOptions};
-use crate::driver::{CardWatch, Driver};
+use crate::driver::{CardWatch, Driver, Flushed};
 use crate::error::MuxError;
 use crate::lane::Lane;
 use crate::plan::{MuxPlan, Sizes};
@@ -44,6 +44,10 @@ use crate::summary::{ClientSummary, MuxSummary};
 const SHOW_NS: u64 = 100_000_000;
 /// While there is always something to do, clients that come and go are looked for so often.
 const LOOK_NS: u64 = 1_000_000;
+/// So long frames that came before the end are taken in.
+const CLOSE_NS: u64 = 120_000_000;
+/// So long the card may have no room for what the driver has.
+const OUT: Duration = Duration::from_millis(100);
 /// Descriptors that one look tells of.
 const EVENTS: usize = 64;
 
@@ -109,7 +113,7 @@ pub(crate) struct Daemon {
     signals: u64,
     watch: CardWatch,
     /// The card's counts could not be read the last time.
-    is_unread: bool,
+    lacks_counts: bool,
 }
 
 impl Daemon {
@@ -146,7 +150,7 @@ impl Daemon {
             numbers: Vec::new(),
             signals: 0,
             watch,
-            is_unread: false,
+            lacks_counts: false,
             plan,
         })
     }
@@ -260,6 +264,85 @@ impl Daemon {
             self.mux.finish(client, packet, false);
         }
         self.mux.remove_client(client);
+    }
+
+    /// Shows the books, and tells of the card.
+    fn tick(&mut self, host: &Host, books: &mut Books) {
+        for change in self.card_changes() {
+            host.say(format_args!("{change}"));
+        }
+        self.answers.held = self.answers_given();
+        let (mux, driver) = (&self.mux, &mut self.driver);
+        let shown = books.show(&self.plan, mux, driver, &self.answers);
+        if let Err(error) = &shown
+            && !self.lacks_counts
+        {
+            host.warn(&format!("the card's counts cannot be read: {error}"));
+        }
+        self.lacks_counts = shown.is_err();
+    }
+
+    /// What is different of the card since the last time, in words.
+    fn card_changes(&mut self) -> Vec<String> {
+        let now = self.driver.card.look();
+        let name = self.driver.card.name();
+        let longest = self.sizes.mtu_bytes;
+        let changes = self.watch.observe(now);
+        changes.map(|change| told(name, change, longest)).collect()
+    }
+
+    /// Ends. What failed before, or now.
+    fn close(&mut self, worked: Result<(), MuxError>, urgency: Urgency) -> Result<(), MuxError> {
+        // A card that takes frames on while books are closed has counts that fit nothing.
+        self.driver.receive.close();
+        let closed = worked.and_then(|()| match urgency {
+            Urgency::Now => Ok(()),
+            _ => self.take_in_last(),
+        });
+        self.part_everybody();
+        self.send_out(OUT);
+        self.answers.held = self.answers_given();
+        closed
+    }
+
+    /// Takes in what came before.
+    fn take_in_last(&mut self) -> Result<(), MuxError> {
+        let until_ns = monotonic_ns() + CLOSE_NS;
+        while monotonic_ns() < until_ns {
+            if !self.round(monotonic_ns())? {
+                self.look(Duration::from_millis(1))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn part_everybody(&mut self) {
+        for (client, _) in self.plan.clone().places() {
+            self.part(client, "end", None);
+        }
+    }
+
+    /// Gives the card what the driver has, as long as it takes it within this time. What is left is held in the books: nobody knows what would have become of it.
+    fn send_out(&mut self, most: Duration) {
+        let until_ns = monotonic_ns() + most.as_nanos() as u64;
+        let mut room = Poller::create(1).ok();
+        let card = self.driver.send.descriptor();
+        // Where it cannot be waited for, the first flush is the last.
+        room.take_if(|room| {
+            let (interest, trigger) = (Interest::Writable, Trigger::Level);
+            room.add(card, 0, interest, trigger).is_err()
+        });
+        while self.driver.send.flush() == Flushed::Waits {
+            let rest_ns = until_ns.saturating_sub(monotonic_ns());
+            let waited = room.as_mut().map(|room| {
+                let rest = Some(Duration::from_nanos(rest_ns));
+                room.wait(rest, Duration::ZERO).map(drop)
+            });
+            if rest_ns == 0 || !matches!(waited, Some(Ok(()))) {
+                break;
+            }
+        }
+        self.learn();
     }
 
     fn summary(&self) -> MuxSummary {

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use forebay_client::Client;
+use forebay_client::protocol::{Message, Reason};
 use forebay_sys::seqpacket::{Arrived, SeqSocket};
 use forebay_testing::wire::{carries, is_inside, lay};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -119,4 +120,35 @@ fn descriptors_that_run_out_keep_others_out_and_end_nobody() {
     let summary = world.end().summary;
     assert_eq!(summary.clients[0].connected, 1);
     assert!(summary.refused["not_taken_in"] > 0, "{summary:?}");
+}
+
+#[test]
+fn one_for_whom_there_are_no_descriptors_is_told_so() {
+    if !is_on_wire("one_for_whom_there_are_no_descriptors_is_told_so") {
+        return;
+    }
+    let world = World::start("");
+    let (mut other, mut peer) = (world.connect("b").unwrap(), Peer::open());
+    let socket = SeqSocket::connect(&world.socket).unwrap();
+    // It is taken in meanwhile.
+    is_served(&mut peer, &mut other, 50);
+    let files = take_descriptors();
+    socket.send(HELLO, &[]).unwrap();
+    let (mut record, mut bytes) = ([0; 256], 0);
+    until("an answer", || {
+        if let Arrived::Record(found) = socket.receive(&mut record).unwrap() {
+            bytes = found;
+        }
+        bytes > 0
+    });
+    let Ok(Message::Refusal(refusal)) = Message::parse(&record[..bytes]) else {
+        panic!("no refusal");
+    };
+    assert_eq!(refusal.reason, Reason::Resource);
+    drop(files);
+    drop(world.connect("a").unwrap());
+    is_served(&mut peer, &mut other, 10);
+    drop(other);
+    let summary = world.end().summary;
+    assert_eq!(summary.refused.get("resource"), Some(&1), "{summary:?}");
 }

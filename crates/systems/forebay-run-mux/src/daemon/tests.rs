@@ -9,14 +9,13 @@ use forebay_config::source::Source;
 use forebay_ledger::OneOf;
 use forebay_mux::transmit::TransmitDrop;
 use forebay_ring::{BareReceiver, BareSender, FramePoolSpec, SIDE_FDS};
-use forebay_run::Urgency;
 use forebay_sys::eventfd::EventFd;
 use forebay_sys::seqpacket::{Arrived, SeqSocket};
 
 use super::*;
 use crate::driver::emulated::{self, EmulatedOptions, FarEnd};
 use crate::driver::{
-    DriverError, Fate, Flushed, Link, ReceiveCounts, ReceiveSide, SendCounts, SendSide, Sent,
+    DriverError, Fate, Link, ReceiveCounts, ReceiveSide, SendCounts, SendSide, Sent,
 };
 
 /// A daemon, and the other end of its cable.
