@@ -119,6 +119,7 @@ fn end(run: Run) -> Value {
 fn load(more: &[&str]) -> Value {
     let mut command = forebay();
     command.args(["load", CLIENT, "--duration", "500ms", "--format", "json"]);
+    command.args(["--timeout", "20s"]);
     let json = start(command.args(more)).end().json_of(0);
     let target = json["targets"][0].clone();
     let lost = ["packets_lost", "late", "duplicate", "corrupt", "foreign"];
@@ -155,16 +156,16 @@ fn assert_agreed(client: &Value, daemon: &Value) {
     assert_eq!(client["drops"], serde_json::json!({}), "{client}");
 }
 
-/// Asks at 2,000 packets in a second, and compares what the three say.
+/// Asks at 200 packets in a second, each of which may take a block of the card's ring, and compares what the three say.
 fn echoed(workload: &str, more: &[&str]) -> Value {
     let world = World::new();
     let client = world.client(workload, more);
-    let asked = load(&["--rate", "2000pps", "--size", "24,700,1472"]);
-    assert_eq!(number(&asked, "packets_sent"), 1_000);
+    let asked = load(&["--rate", "200pps", "--size", "24,700,1472"]);
+    assert_eq!(number(&asked, "packets_sent"), 100);
     let json = end(client);
     let (daemon, folder) = world.end();
     let counts = ["datagrams_came", "datagrams_answered", "datagrams_sent"];
-    assert_eq!(counts.map(|key| number(&json, key)), [1_000; 3], "{json}");
+    assert_eq!(counts.map(|key| number(&json, key)), [100; 3], "{json}");
     assert_eq!(number(&json, "connections"), 1);
     assert_agreed(&json, &daemon);
     rig::assert_closed(&json, &folder.path().join("client"));
@@ -178,7 +179,7 @@ fn an_echo_over_a_stack_answers_all_and_all_books_agree() {
         let json = echoed("echo", &[]);
         assert_eq!(json["raw"], false);
         // Who asked was asked for its Ethernet address.
-        assert!(number(&json, "frames_sent") > 1_000, "{json}");
+        assert!(number(&json, "frames_sent") > 100, "{json}");
     }
 }
 
@@ -187,7 +188,7 @@ fn an_echo_of_raw_frames_answers_all_and_all_books_agree() {
     if is_inside("an_echo_of_raw_frames_answers_all_and_all_books_agree") {
         let json = echoed("echo", &["--raw"]);
         assert_eq!(json["raw"], true);
-        assert_eq!(number(&json, "frames_sent"), 1_000, "{json}");
+        assert_eq!(number(&json, "frames_sent"), 100, "{json}");
     }
 }
 
@@ -305,7 +306,7 @@ fn a_client_takes_its_place_again_when_a_killed_multiplexer_is_back() {
     }
     let mut world = World::new();
     let client = world.client("echo", &[]);
-    let before = load(&["--rate", "1000pps"]);
+    let before = load(&["--rate", "200pps"]);
     assert!(signal("KILL", world.daemon.pid()));
     wait_for("the news", || {
         client.said().contains("is gone").then_some(())
@@ -317,7 +318,7 @@ fn a_client_takes_its_place_again_when_a_killed_multiplexer_is_back() {
             .contains("the multiplexer is back")
             .then_some(())
     });
-    let after = load(&["--rate", "1000pps"]);
+    let after = load(&["--rate", "200pps"]);
     let json = end(client);
     let (daemon, folder) = world.end();
     let asked = number(&before, "packets_sent") + number(&after, "packets_sent");

@@ -43,11 +43,11 @@ pub struct PacketOptions {
 }
 
 impl Default for PacketOptions {
-    /// 256 blocks of 64 KiB, and the shortest time-out.
+    /// 512 blocks of 64 KiB, and the shortest time-out.
     fn default() -> Self {
         Self {
             block_bytes: 1 << 16,
-            blocks: 256,
+            blocks: 512,
             block_timeout_ms: 1,
             frame_bytes_max: FRAME_BYTES_MAX,
             promiscuous: true,
