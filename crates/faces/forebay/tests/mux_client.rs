@@ -102,8 +102,8 @@ impl World {
 /// is more than it has room for.
 fn meet() {
     let socket = UdpSocket::bind("10.0.0.9:0").unwrap();
-    socket.send_to(b"who?", "10.0.0.1:9").unwrap();
     wait_for("the neighbour", || {
+        socket.send_to(b"who?", "10.0.0.1:9").unwrap();
         let known = fs::read_to_string("/proc/thread-self/net/arp").unwrap();
         known.contains("02:00:00:00:00:01").then_some(())
     });
@@ -157,45 +157,46 @@ fn assert_agreed(client: &Value, daemon: &Value) {
 }
 
 /// Asks at 200 packets in a second, each of which may take a block of the card's ring, and compares what the three say.
-fn echoed(workload: &str, more: &[&str]) -> Value {
+fn echoed(workload: &str, more: &[&str]) -> (Value, u64) {
     let world = World::new();
     let client = world.client(workload, more);
     let asked = load(&["--rate", "200pps", "--size", "24,700,1472"]);
-    assert_eq!(number(&asked, "packets_sent"), 100);
+    let sent = number(&asked, "packets_sent");
+    assert!((1..=100).contains(&sent), "{asked}");
     let json = end(client);
     let (daemon, folder) = world.end();
     let counts = ["datagrams_came", "datagrams_answered", "datagrams_sent"];
-    assert_eq!(counts.map(|key| number(&json, key)), [100; 3], "{json}");
+    assert_eq!(counts.map(|key| number(&json, key)), [sent; 3], "{json}");
     assert_eq!(number(&json, "connections"), 1);
     assert_agreed(&json, &daemon);
     rig::assert_closed(&json, &folder.path().join("client"));
     rig::assert_closed(&daemon, &folder.path().join("mux"));
-    json
+    (json, sent)
 }
 
 #[test]
 fn an_echo_over_a_stack_answers_all_and_all_books_agree() {
     if is_inside("an_echo_over_a_stack_answers_all_and_all_books_agree") {
-        let json = echoed("echo", &[]);
+        let (json, sent) = echoed("echo", &[]);
         assert_eq!(json["raw"], false);
-        // Who asked was asked for its Ethernet address.
-        assert!(number(&json, "frames_sent") > 100, "{json}");
+        // The sender was asked for its Ethernet address.
+        assert!(number(&json, "frames_sent") > sent, "{json}");
     }
 }
 
 #[test]
 fn an_echo_of_raw_frames_answers_all_and_all_books_agree() {
     if is_inside("an_echo_of_raw_frames_answers_all_and_all_books_agree") {
-        let json = echoed("echo", &["--raw"]);
+        let (json, sent) = echoed("echo", &["--raw"]);
         assert_eq!(json["raw"], true);
-        assert_eq!(number(&json, "frames_sent"), 100, "{json}");
+        assert_eq!(number(&json, "frames_sent"), sent, "{json}");
     }
 }
 
 #[test]
 fn heavy_work_is_done_for_each_datagram() {
     if is_inside("heavy_work_is_done_for_each_datagram") {
-        let json = echoed("heavy", &[]);
+        let (json, _) = echoed("heavy", &[]);
         assert!(number(&json, "byte_sum") > 0, "{json}");
     }
 }
@@ -281,19 +282,25 @@ fn what_mostly_receives_does_not_answer_and_says_so() {
         return;
     }
     let world = World::new();
-    let client = world.client("rx-mostly", &["--duration", "1s"]);
+    let client = world.client("rx-mostly", &[]);
     let socket = far_end();
     for _ in 0..20 {
         socket.send(b"no answer").unwrap();
     }
-    let json = client.end().json_of(0);
+    rig::wait_items(
+        &world.path("client"),
+        ("client_work", "packets"),
+        "incoming",
+        20,
+    );
+    let json = end(client);
     let (daemon, _folder) = world.end();
     let counts = ["datagrams_came", "datagrams_by_design"].map(|key| number(&json, key));
     assert_eq!(counts, [20; 2], "{json}");
-    let place = &daemon["clients"][0];
+    let left = &daemon["drops"]["mux_receive.client_gone.one"]["items"];
     assert_eq!(
-        number(&json, "frames_received"),
-        number(place, "frames_given")
+        number(&json, "frames_received") + left.as_u64().unwrap_or(0),
+        number(&daemon["clients"][0], "frames_given")
     );
     let lost = &json["drops"]["client_work.by_design.rx-mostly"]["items"];
     assert_eq!(lost, 20, "{json}");

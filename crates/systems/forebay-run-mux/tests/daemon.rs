@@ -63,7 +63,9 @@ fn each_client_gets_its_own_frames_and_all_parties_count_the_same() {
     });
     let mut peer = Peer::open();
     let (mut sent_bytes, mut asked, mut had) = ([0; 2], [0; 2], [0; 2]);
+    let most = Instant::now() + LONG;
     while had != [FRAMES; 2] {
+        assert!(Instant::now() < most, "{had:?} of {FRAMES} came back");
         for place in 0..2 {
             while asked[place] < FRAMES && asked[place] < had[place] + 32 {
                 let frame = frame(mac(place), asked[place], 60 + asked[place] as usize % 1_400);
