@@ -66,11 +66,16 @@ impl Sizes {
         }
     }
 
+    /// The shortest.
+    fn least(&self) -> usize {
+        match self {
+            Self::List(all) => all.iter().copied().min().unwrap_or(0),
+            Self::Range(least, _) => *least,
+        }
+    }
+
     fn check(&self) -> Result<(), ConfigError> {
-        let (least, most) = match self {
-            Self::List(all) => (all.iter().copied().min().unwrap_or(0), self.most()),
-            Self::Range(least, most) => (*least, *most),
-        };
+        let (least, most) = (self.least(), self.most());
         for bytes in [least, most] {
             if !(HEAD_BYTES..=PACKET_BYTES_MAX).contains(&bytes) {
                 return Err(ConfigError::Size(bytes));
@@ -156,7 +161,7 @@ impl Config {
             Pace::Open(rate) => {
                 let (units, of_each) = match rate {
                     Rate::Packets(packets) => (packets, 1),
-                    Rate::Bits(bits) => (bits, 8 * HEAD_BYTES as u128),
+                    Rate::Bits(bits) => (bits, 8 * self.sizes.least().max(HEAD_BYTES) as u128),
                 };
                 u128::from(units) * u128::from(self.time_out_ns) / 1_000_000_000 / of_each * 2 + 64
             }

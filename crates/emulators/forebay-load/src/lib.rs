@@ -3,7 +3,7 @@
 //! The engine says which packets are due and writes them, is told what the kernel took and what came back, and matches the two. It reads no clock and opens no
 //! socket.
 //!
-//! - **Open loop**: when a packet is due follows from the start and the rate, never from the packet before. Who is late catches up, and is told how late it was.
+//! - **Open loop**: when a packet is due follows from the start and the rate, never from the packet before. A sender that is late catches up, and is told how late it was.
 //! - **Closed loop**: so many packets of a target are on their way at a time.
 //! - An answer is matched by target and number, in a window of a fixed size. What is not answered in time is lost; its answer, if it comes yet, is late.
 //! - Each packet that was due is counted once, and so is each that came: [`account`].

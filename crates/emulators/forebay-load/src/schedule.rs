@@ -1,4 +1,4 @@
-//! When packets of an open loop are due: each from the start, never from the one before, so that who is late catches up.
+//! When packets of an open loop are due: each from the start, never from the one before, so that a sender that is late catches up.
 
 use crate::config::Rate;
 

@@ -158,10 +158,7 @@ impl Outcome<'_> {
 
     /// How long packets were made: as long as was asked for, unless it ended before.
     fn sending_s(&self) -> f64 {
-        let asked = self.plan.duration.map(|time| time.as_secs_f64());
-        let lasted = self.effort.sending_ns as f64 / 1e9;
-        // The last look was some time before the end.
-        asked.filter(|asked| lasted > 0.9 * asked).unwrap_or(lasted)
+        self.effort.sending_ns as f64 / 1e9
     }
 
     fn part(&self, ns: u64) -> f64 {
@@ -183,7 +180,7 @@ impl Outcome<'_> {
             ),
             () if busy > BUSY => format!("it used {:.0} % of its CPU", busy * 100.0),
             () => format!(
-                "the host let it run for {:.0} % of the time only",
+                "it used {:.0} % of its CPU, and was held up otherwise",
                 busy * 100.0
             ),
         };

@@ -92,11 +92,14 @@ impl<'a> Work<'a> {
         let end_ns = duration.map(|time| begun_ns.saturating_add(time.as_nanos() as u64));
         let cpu_ns = thread_cpu_ns();
         let (mut effort, mut shown_ns, mut is_asked) = (Effort::default(), begun_ns, false);
+        // What had come before this time is taken: nothing of it is given up for a pause of this process.
+        let mut taken_ns = begun_ns;
         loop {
             let now_ns = monotonic_ns();
-            self.load.handle_timeout(now_ns);
+            self.load.handle_timeout(taken_ns);
             if !is_asked && host.stop.is_asked() {
                 is_asked = true;
+                effort.sending_ns = now_ns.min(end_ns.unwrap_or(u64::MAX)) - begun_ns;
                 self.load.stop(now_ns);
                 self.poller.remove(&host.stop)?;
             }
@@ -105,6 +108,10 @@ impl<'a> Work<'a> {
                 effort.cpu_ns = thread_cpu_ns() - cpu_ns;
             }
             if self.load.is_over(now_ns) || host.stop.urgency() >= Urgency::Hurry {
+                // The last look was some time before the end, unless there was nobody left.
+                if let Some(end_ns) = end_ns.filter(|_| !is_asked && !self.is_lost()) {
+                    effort.sending_ns = end_ns - begun_ns;
+                }
                 break;
             }
             self.send()?;
@@ -112,12 +119,17 @@ impl<'a> Work<'a> {
                 shown_ns = now_ns;
                 self.books.show(|at| self.load.counts(at));
             }
-            self.receive(now_ns)?;
+            taken_ns = self.receive(now_ns)?;
         }
         self.load.end();
         self.books.show(|at| self.load.counts(at));
         effort.full_ns = self.full_ns.iter().copied().max().unwrap_or(0);
         Ok(effort)
+    }
+
+    /// Whether no target is left.
+    fn is_lost(&self) -> bool {
+        self.ways.iter().flatten().all(|way| way.is_closed)
     }
 
     /// Sends what is due, and asks for room where there is none.
@@ -142,8 +154,8 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Sleeps until something comes or is due, and takes what came.
-    fn receive(&mut self, shown_ns: u64) -> Result<(), SysError> {
+    /// Sleeps until something comes or is due, and takes what came. What had come before the time that it gives is taken.
+    fn receive(&mut self, shown_ns: u64) -> Result<u64, SysError> {
         let now_ns = monotonic_ns();
         let due_ns = self.load.poll_timeout(now_ns).unwrap_or(u64::MAX);
         let until_ns = due_ns.min(shown_ns + SHOW_NS);
@@ -164,6 +176,6 @@ impl<'a> Work<'a> {
                 way.end.receive(&mut self.load, at, &mut self.seen);
             }
         }
-        Ok(())
+        Ok(now_ns)
     }
 }

@@ -85,7 +85,10 @@ fn named_rate(text: &str) -> Result<NamedRate, String> {
         Some(number) => (number, Rate::Packets as fn(u64) -> Rate),
         None => (rate, Rate::Bits as fn(u64) -> Rate),
     };
-    let number = parse_bytes(number).ok().filter(|number| *number > 0);
+    // `100MB` is of bytes, and no rate.
+    let number = Some(number).filter(|number| !number.ends_with(['B', 'b']));
+    let number = number.and_then(|number| parse_bytes(number).ok());
+    let number = number.filter(|number| *number > 0);
     let rate = of(number.ok_or_else(wrong)?);
     Ok(NamedRate { name, rate })
 }
