@@ -29,7 +29,7 @@ pub enum Arrived {
     End,
 }
 
-/// Who is at the other end: as the kernel noted it when the peer connected, or listened.
+/// The process at the other end, as the kernel noted it when it connected, or listened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
     /// Its process; 0 if it is in a PID namespace that this one does not see.
@@ -97,7 +97,7 @@ impl SeqSocket {
         Ok(Self { fd })
     }
 
-    /// Who is at the other end.
+    /// The process at the other end.
     ///
     /// # Errors
     /// The system does not say.

@@ -60,7 +60,7 @@ impl Kind {
 /// Both ends of a datagram: the sender, and which address of the client it was sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
-    /// Who asks.
+    /// The sender.
     pub remote: SocketAddr,
     /// The client's address.
     pub local: IpAddr,

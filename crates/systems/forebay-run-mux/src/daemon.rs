@@ -46,6 +46,8 @@ const SHOW_NS: u64 = 100_000_000;
 const LOOK_NS: u64 = 1_000_000;
 /// So long frames that came before the end are taken in.
 const CLOSE_NS: u64 = 120_000_000;
+/// Behind that, rounds in which there was something to do.
+const LATE_ROUNDS: u32 = 64;
 /// So long the card may have no room for what the driver has.
 const OUT: Duration = Duration::from_millis(100);
 /// Descriptors that one look tells of.
@@ -112,7 +114,7 @@ pub(crate) struct Daemon {
     numbers: Vec<BufferId>,
     signals: u64,
     watch: CardWatch,
-    /// The card's counts could not be read the last time.
+    /// The card's counts could not be read once.
     lacks_counts: bool,
 }
 
@@ -199,7 +201,7 @@ impl Daemon {
         Duration::from_nanos(until_ns.saturating_sub(now_ns).min(SHOW_NS))
     }
 
-    /// Waits at most so long until somebody wants something, and looks after those who come and go.
+    /// Waits at most so long until there is something to do, and looks after clients that come and go.
     fn look(&mut self, most: Duration) -> Result<(), MuxError> {
         let ready = self.poller.wait(Some(most), Duration::ZERO)?;
         let tokens: Vec<u64> = ready.map(|ready| ready.token).collect();
@@ -232,7 +234,7 @@ impl Daemon {
         self.leaving.push(Leaving { client, why, said });
     }
 
-    /// Parts with those who do not stay.
+    /// Parts with clients that do not stay.
     fn part_all(&mut self) {
         for Leaving { client, why, said } in std::mem::take(&mut self.leaving) {
             self.part(client, why, said.as_deref());
@@ -244,7 +246,7 @@ impl Daemon {
             // What it had handed over and given back before is its own.
             "left" => self.take_last(client),
             "end" => self.count_last(client),
-            // The engine has parted with it already: what it says is heard no more.
+            // What it says further is not believed.
             _ => {}
         }
         let place = &mut self.places[client.index()];
@@ -279,7 +281,8 @@ impl Daemon {
         {
             host.warn(&format!("the card's counts cannot be read: {error}"));
         }
-        self.lacks_counts = shown.is_err();
+        // Told once: they are not asked for each time.
+        self.lacks_counts |= shown.is_err();
     }
 
     /// What is different of the card since the last time, in words.
@@ -308,12 +311,17 @@ impl Daemon {
     /// Takes in what came before.
     fn take_in_last(&mut self) -> Result<(), MuxError> {
         let until_ns = monotonic_ns() + CLOSE_NS;
-        while monotonic_ns() < until_ns {
-            if !self.round(monotonic_ns())? {
+        // A process that was held up for longer takes in what there is all the same.
+        let mut late = 0..LATE_ROUNDS;
+        loop {
+            let has_worked = self.round(monotonic_ns())?;
+            if monotonic_ns() >= until_ns && (!has_worked || late.next().is_none()) {
+                return Ok(());
+            }
+            if !has_worked {
                 self.look(Duration::from_millis(1))?;
             }
         }
-        Ok(())
     }
 
     fn part_everybody(&mut self) {
@@ -392,7 +400,7 @@ impl System for MuxPlan {
         if let Some(duration_s) = self.settings.duration_s {
             host.stop.end_after(Duration::from_secs(duration_s));
         }
-        // A client has seven of them. Where there are no more, it is refused as it comes.
+        // A client has five of them. Where there are no more, it is refused as it comes.
         let _ = raise_open_files();
         let mut daemon = Daemon::open(self)?;
         let (plan, card) = (daemon.plan.clone(), daemon.driver.card.name().to_owned());

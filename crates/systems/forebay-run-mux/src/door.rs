@@ -53,7 +53,7 @@ struct Visitor {
     since_ns: u64,
 }
 
-/// Somebody who may have a place.
+/// A client that may have a place.
 #[derive(Debug)]
 pub(crate) struct Caller {
     pub(crate) socket: SeqSocket,
@@ -96,7 +96,7 @@ impl Door {
         })
     }
 
-    /// Takes in who has come, hears who has something to say, and gives one who may have a place, if there is one.
+    /// Accepts connections, hears what they say, and gives one that may have a place, if there is one.
     pub(crate) fn accept(&mut self, plan: &MuxPlan, now_ns: u64) -> Option<Caller> {
         self.give_up_silent(now_ns);
         for _ in 0..self.visitors.len() {
@@ -185,7 +185,7 @@ impl Door {
         }
     }
 
-    /// Takes nobody in for a while: who has come waits with the kernel, and would wake the daemon without end.
+    /// Accepts nothing for a while: connections that wait with the kernel would wake the daemon without end.
     fn shut(&mut self, now_ns: u64) {
         self.count("not_taken_in", 1);
         if self.waits.remove(&self.listener).is_ok() {

@@ -11,7 +11,7 @@
 //! |---|---|---|
 //! | [`packet`] | an interface, by packet sockets | `CAP_NET_RAW` |
 //! | [`xdp`] | an interface, past the kernel's stack (AF_XDP) | `CAP_NET_RAW`, `CAP_NET_ADMIN`, `CAP_BPF`, a binary built with clang |
-//! | [`tap`] | the other end of an interface that the kernel makes | `/dev/net/tun`, `CAP_NET_ADMIN` |
+//! | [`tap`] | the other end of an interface that the kernel makes | `/dev/net/tun`, `CAP_NET_ADMIN`, `CAP_NET_RAW` |
 //! | [`pcap`] | files | nothing |
 //! | [`emulated`] | memory | nothing |
 //!
@@ -157,7 +157,7 @@ pub trait Card: Send + Debug {
     /// What it is called.
     fn name(&self) -> &str;
 
-    /// How it is now. Asked at each tick, and whenever a wait ended without a frame or a frame was refused.
+    /// How it is now. Asked at each tick, and whenever a wait ended without a frame.
     fn look(&mut self) -> CardState;
 
     /// What the kernel counts of the whole interface, by whomever it is used; none of a card that is no interface.

@@ -76,6 +76,8 @@ pub(crate) struct Lane {
     is_given: bool,
     /// Buffers went back since the last bell.
     is_returned: bool,
+    /// It has asked for a bell, and has not been rung for.
+    needs_bell: bool,
     /// It does not take what it is given: as much is on its way as the ring has room for.
     pub(crate) is_stuck: bool,
 }
@@ -118,6 +120,7 @@ impl Lane {
             socket,
             is_given: false,
             is_returned: false,
+            needs_bell: false,
             is_stuck: false,
         }
     }
@@ -202,8 +205,14 @@ impl Lane {
             self.receiver.publish();
             is_asked |= self.receiver.returns.is_asked();
         }
-        // One that cannot hear is gone, which its socket says.
-        is_asked && self.socket.send(&self.bell_record, &[]).unwrap_or(false)
+        self.needs_bell |= is_asked;
+        if !self.needs_bell {
+            return false;
+        }
+        // Where the kernel lacks memory for a bell, it is rung the next time.
+        let rung = self.socket.send(&self.bell_record, &[]);
+        self.needs_bell = rung.is_err();
+        rung.unwrap_or(false)
     }
 }
 

@@ -121,7 +121,7 @@ impl PacketPort {
         Ok(ports)
     }
 
-    /// Takes what comes in alone, and nothing that this host sends on the interface, whoever sends it: for a single port, before it takes its first packet.
+    /// Takes what comes in alone, and nothing that this host sends on the interface: for a single port, before it takes its first packet.
     ///
     /// # Errors
     /// The kernel refuses.

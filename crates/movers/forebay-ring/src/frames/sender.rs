@@ -119,7 +119,7 @@ impl SenderRings {
     }
 }
 
-/// Who has a frame.
+/// The holder of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owner {
     /// On the free list.

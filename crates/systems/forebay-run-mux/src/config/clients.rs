@@ -1,4 +1,4 @@
-//! The `[[clients]]` blocks: who may be a client, what is for it, and how much it may have.
+//! The `[[clients]]` blocks: the user of each client, the frames that are for it, and how much it may have.
 
 use std::collections::HashSet;
 use std::fmt;

@@ -18,6 +18,8 @@ const REJOIN_NS: u64 = 100_000_000;
 /// Of former clients of a place so many may hold what they were handed without taking it. Descriptors that are under way are counted against the daemon's user, in all
 /// its processes, and the kernel lets no more of them through than may be open.
 const UNREAD_MAX: usize = 2;
+/// Callers that one look deals with, until one of them is welcomed.
+const CALLERS_MAX: usize = 16;
 
 impl Place {
     /// When the next client may be welcomed.
@@ -27,34 +29,38 @@ impl Place {
 }
 
 impl Daemon {
-    /// Takes in one that may have a place, if there is one. Others wait for the next look.
+    /// Takes in one that may have a place, if there is one; some before it may be refused or have to wait. Others wait for the next look.
     pub(super) fn admit(&mut self, now_ns: u64) {
-        let Some(caller) = self.door.accept(&self.plan, now_ns) else {
-            return;
-        };
-        // The one before may have gone unheard.
-        self.hear(caller.client);
-        self.part_all();
-        self.seat(caller, now_ns);
+        for _ in 0..CALLERS_MAX {
+            let Some(caller) = self.door.accept(&self.plan, now_ns) else {
+                return;
+            };
+            // The one before may have gone unheard.
+            self.hear(caller.client);
+            self.part_all();
+            if self.seat(caller, now_ns) {
+                return;
+            }
+        }
     }
 
-    /// Welcomes a caller, or has it wait until its place may be taken again.
-    fn seat(&mut self, caller: Caller, now_ns: u64) {
+    /// Welcomes a caller, or has it wait until its place may be taken again, or refuses it. Whether its place was made, which takes time.
+    fn seat(&mut self, caller: Caller, now_ns: u64) -> bool {
         let Some(place) = self.places.get_mut(caller.client.index()) else {
-            return;
+            return false;
         };
         let gone = place.early.take_if(|early| has_left(&early.socket));
         self.door.count("left", usize::from(gone.is_some()));
         if place.lane.is_some() || place.early.is_some() {
             let text = format!("the place '{}' has a client already", caller.name);
             self.door.refuse(&caller.socket, No::Taken, &text);
-            return;
+            return false;
         }
         place.unread.retain(is_unread);
         if place.unread.len() >= UNREAD_MAX {
             let text = "former clients of the place have not taken their welcome, and hold descriptors of the daemon: end them";
             self.door.refuse(&caller.socket, No::Resource, text);
-            return;
+            return false;
         }
         let is_due = place.due_ns() <= now_ns && !self.is_in_card(caller.client);
         if is_due {
@@ -62,6 +68,7 @@ impl Daemon {
         } else if let Some(place) = self.places.get_mut(caller.client.index()) {
             place.early = Some(caller);
         }
+        is_due
     }
 
     /// When the first of those that came too soon is due.

@@ -197,6 +197,8 @@ impl Daemon {
             match next {
                 Next::Send(client, packet) => {
                     if !self.give_to_card(client, packet) {
+                        // The next round says until when it may wait.
+                        self.ask_at_ns = Some(now_ns);
                         return sent;
                     }
                 }

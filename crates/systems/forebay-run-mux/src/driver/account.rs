@@ -1,4 +1,4 @@
-//! What is counted at the card, by whom, and which terms make equations.
+//! What is counted at the card, by which party, and which terms make equations.
 //!
 //! | account | term | counted by |
 //! |---|---|---|
