@@ -55,7 +55,7 @@ const SEED: u64 = 18;
 pub struct Case {
     /// What is published.
     pub published: &'static Published,
-    /// Which edition.
+    /// The edition.
     pub edition: Edition,
     /// Its packets.
     pub trace: Trace,

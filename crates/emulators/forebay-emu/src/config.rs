@@ -332,7 +332,7 @@ pub enum ConfigError {
     /// A value outside its range.
     #[error("{name} is {value}; it must be from {low} to {high}")]
     Range {
-        /// Which value.
+        /// The value.
         name: &'static str,
         /// What it is.
         value: String,
@@ -344,7 +344,7 @@ pub enum ConfigError {
     /// A size that is no multiple of 4.
     #[error("{name} is {bytes} bytes; it must be a multiple of 4")]
     NotWords {
-        /// Which size.
+        /// The size.
         name: &'static str,
         /// What it is.
         bytes: u32,

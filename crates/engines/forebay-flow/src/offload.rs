@@ -40,7 +40,7 @@ pub struct FlowView {
     pub last_ns: u64,
 }
 
-/// Which flows are lent.
+/// The flows that are lent.
 pub trait Policy: Debug + Send {
     /// Is asked after each packet that the table has counted of a flow that is not lent.
     fn wants(&mut self, flow: &FlowView) -> bool;

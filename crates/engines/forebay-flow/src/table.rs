@@ -383,7 +383,7 @@ impl Table {
         entry.first_ns.saturating_add(self.active_ns)
     }
 
-    /// Which time-out of a flow was over first, if any.
+    /// The time-out of a flow that was over first, if any.
     #[inline]
     fn timed_out(&self, place: u32) -> Option<EndReason> {
         self.timed_out_by(place, self.clock_ns)

@@ -237,7 +237,7 @@ impl Mux {
         }
     }
 
-    /// Which clients a frame is for, as it is counted: what is done for it is counted where that is done.
+    /// The clients that a frame is for, as they are counted: what is done for it is counted where that is done.
     #[inline]
     fn judge(&mut self, frame: &[u8]) -> Verdict {
         let verdict = self.classifier.classify(frame);

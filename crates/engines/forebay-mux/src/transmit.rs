@@ -55,7 +55,7 @@ pub struct Packet {
 /// A class of clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassConfig {
-    /// Which of its clients sends next.
+    /// The policy, which says which of its clients sends next.
     pub policy: PolicyConfig,
     /// When classes before it leave it no turn for so long, it gets one, in ns, 1 µs to 10 s; without it it may wait for ever.
     pub guard_ns: Option<u64>,

@@ -42,7 +42,7 @@ pub struct PlanInput {
     pub wire_overhead_bytes: u32,
     /// Part of the port that each sender shall have, against the others'.
     pub shares: Vec<u16>,
-    /// Who shares the port when.
+    /// The schedule of those that share the port.
     pub mode: Mode,
     /// How late a sender wakes up, in ns (99 % are better); default 100 us.
     pub lateness_ns: u64,
@@ -88,7 +88,7 @@ pub struct Slot {
 /// A number of the plan and why it is so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason {
-    /// Which number.
+    /// The number.
     pub what: &'static str,
     /// Its value, with its unit.
     pub value: String,
@@ -99,7 +99,7 @@ pub struct Reason {
 /// Who sends when.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// Who shares the port when.
+    /// The schedule of those that share the port.
     pub mode: Mode,
     /// One for each sender.
     pub slots: Vec<Slot>,

@@ -57,7 +57,7 @@ pub struct ReceiverConfig {
     pub wait_ns: u64,
     /// From the plan to the first window, in ns.
     pub lead_ns: u64,
-    /// Who says nothing for so long is taken for dead, in ns.
+    /// One that says nothing for so long is taken for dead, in ns.
     pub silence_ns: u64,
     /// From a report until its window is closed, in ns: packets that another way held up may still come.
     pub settle_ns: u64,

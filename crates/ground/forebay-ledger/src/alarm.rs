@@ -20,7 +20,7 @@ pub enum Line {
 /// A residual that stayed above its bound for too long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alarm {
-    /// Which line.
+    /// The line.
     pub line: Line,
     /// Where.
     pub place: String,

@@ -89,7 +89,7 @@ pub enum Kind {
     Grant = 9,
     /// What a window was.
     Report = 10,
-    /// Which reports have come.
+    /// The reports that have come.
     Reported = 11,
     /// Nothing more comes.
     End = 12,
@@ -166,7 +166,7 @@ pub enum Message<'a> {
     Grant(Grant),
     /// What a window was.
     Report(Report),
-    /// Which reports have come.
+    /// The reports that have come.
     Reported(Reported),
     /// Nothing more comes.
     End(End),

@@ -304,7 +304,7 @@ impl Endpoint {
         self.connected
     }
 
-    /// Who is at the other end, for people.
+    /// The other end, for people.
     #[must_use]
     pub fn peer(&self) -> &str {
         &self.peer

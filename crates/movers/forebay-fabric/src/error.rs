@@ -22,7 +22,7 @@ impl fmt::Display for Fault {
 /// Whose fault it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Blame {
-    /// Who is at the other end, or the network between.
+    /// The other end, or the network between.
     Peer,
     /// The host: it lacks a library, memory, descriptors.
     Resource,
@@ -148,7 +148,7 @@ pub enum FabricError {
     /// A call failed that does not depend on a peer.
     #[error("{call}: {fault}")]
     Call {
-        /// Which call.
+        /// The call.
         call: &'static str,
         /// The library's answer.
         fault: Fault,

@@ -187,7 +187,7 @@ pub trait ByteLink: Send + std::fmt::Debug {
         false
     }
 
-    /// Who is at the other end, for people.
+    /// The other end, for people.
     fn peer(&self) -> &str;
 }
 
@@ -234,7 +234,7 @@ pub trait Door: Send + std::fmt::Debug {
     /// Readable when somebody has come. The same as long as the door lives.
     fn fds(&self) -> [Option<BorrowedFd<'_>>; FDS_MAX];
 
-    /// Who was not let in so far. Nobody, where the kernel makes the connections.
+    /// Those that were not let in so far. Nobody, where the kernel makes the connections.
     fn turned_away(&self) -> TurnedAway {
         TurnedAway::default()
     }
@@ -245,7 +245,7 @@ pub trait Door: Send + std::fmt::Debug {
     }
 }
 
-/// Who came to a door and was not let in, by reason.
+/// Those that came to a door and were not let in, by reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TurnedAway {
     /// Another user's process.

@@ -147,7 +147,7 @@ pub enum SpecFault {
     /// A capacity is not a power of two, or too small, or too large.
     #[error("ring {ring}: capacity {bytes} B is not a power of two from {min} to {max} B")]
     Capacity {
-        /// Which ring.
+        /// The ring.
         ring: usize,
         /// Capacity asked for.
         bytes: u64,
@@ -161,7 +161,7 @@ pub enum SpecFault {
         "ring {ring}: a record of {record_bytes_max} B with its header does not fit into {bytes} B"
     )]
     RecordBytes {
-        /// Which ring.
+        /// The ring.
         ring: usize,
         /// Its capacity.
         bytes: u64,
@@ -220,7 +220,7 @@ pub enum RingError {
     /// Misuse or peer: the memory has another size than the set's shape gives.
     #[error("{what} has {found} bytes, the set's shape gives {expected}")]
     Size {
-        /// Which memory.
+        /// The memory.
         what: &'static str,
         /// By the set's shape.
         expected: u64,
@@ -230,7 +230,7 @@ pub enum RingError {
     /// Peer: the memory could still change its size.
     #[error("{what} is not sealed against a change of size (seals {found:#x})")]
     Seals {
-        /// Which memory.
+        /// The memory.
         what: &'static str,
         /// The seals that it has.
         found: u32,
@@ -238,13 +238,13 @@ pub enum RingError {
     /// Misuse: another writer of this side lives.
     #[error("{what} belongs to another owner of this side; each side has one at a time")]
     Claimed {
-        /// Which memory.
+        /// The memory.
         what: &'static str,
     },
     /// Peer: a value in shared memory is impossible.
     #[error("ring {ring}: {fault}")]
     Peer {
-        /// Which ring of the set.
+        /// The ring of the set.
         ring: usize,
         /// What was found.
         fault: PeerFault,
@@ -254,7 +254,7 @@ pub enum RingError {
         "ring {ring}: cannot resume at {given}, possible is {lowest} to {highest} in steps of {step}"
     )]
     Resume {
-        /// Which ring of the set.
+        /// The ring of the set.
         ring: usize,
         /// Position given.
         given: u64,

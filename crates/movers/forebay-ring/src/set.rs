@@ -94,7 +94,7 @@ pub(crate) fn eventfd() -> Result<OwnedFd, RingError> {
     })
 }
 
-/// Which end of the rings a process holds.
+/// The end of the rings that a process holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
     Producer,

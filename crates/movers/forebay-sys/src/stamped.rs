@@ -66,7 +66,7 @@ pub struct StampedDatagram {
     pub truncated: bool,
     /// When the kernel took it, wall clock, ns.
     pub stamp_ns: Option<u64>,
-    /// Who sent it.
+    /// Its sender.
     pub from: Option<SocketAddr>,
 }
 

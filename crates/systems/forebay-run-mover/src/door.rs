@@ -50,7 +50,7 @@ impl Door {
         address.map_err(RunError::file("asking for", "the listening address"))
     }
 
-    /// Who came since the last round.
+    /// Those that came since the last round.
     pub(crate) fn accept(&mut self, poller: &Poller, now_ns: u64) -> Vec<(TcpStream, SocketAddr)> {
         let mut came = Vec::new();
         for _ in 0..ACCEPTS_PER_ROUND_MAX {

@@ -103,7 +103,7 @@ impl Workload {
         }
     }
 
-    /// Which it is.
+    /// The workload that it is.
     #[must_use]
     pub const fn kind(&self) -> Kind {
         self.kind

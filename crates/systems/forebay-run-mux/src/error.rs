@@ -36,7 +36,7 @@ pub enum MuxError {
     Address {
         /// Name of the second one.
         name: String,
-        /// Which address.
+        /// The address.
         source: AddressError,
     },
     /// The card's MTU leaves no room for a frame, or more than frames of the pools have.

@@ -65,7 +65,7 @@ pub struct Offer {
 pub struct Tags {
     /// The bits.
     pub tag: u64,
-    /// Which bits count; all ones for one tag.
+    /// The bits that count; all ones for one tag.
     pub mask: u64,
 }
 

@@ -41,7 +41,7 @@ impl Entrance {
         self.door.address()
     }
 
-    /// Who was not let in, by reason.
+    /// Those that were not let in, by reason.
     pub(super) fn turned_away(&self) -> BTreeMap<&'static str, u64> {
         let TurnedAway {
             other_user,
@@ -68,7 +68,7 @@ impl Entrance {
         self.door.must_be_polled()
     }
 
-    /// Who came since the last round.
+    /// Those that came since the last round.
     pub(super) fn accept(&mut self, hub: &Hub, now_ns: u64) -> Vec<Box<dyn ByteLink>> {
         let mut came = Vec::new();
         if now_ns < self.ask_ns {

@@ -66,7 +66,7 @@ pub struct NetSummary {
     pub not_followed: u64,
     /// Connections that ended otherwise than in order, by reason.
     pub parted: BTreeMap<&'static str, u64>,
-    /// Who came to the door and was not let in, by reason.
+    /// Those that came to the door and were not let in, by reason.
     pub turned_away: BTreeMap<&'static str, u64>,
     /// How often the system refused to take a connection in.
     pub accept_errors: u64,

@@ -400,7 +400,7 @@ pub(crate) fn address_of(interface: &str) -> Result<Option<(String, IpAddr)>, Pr
     Ok(here.find(|(_, address)| is_here(address)))
 }
 
-/// Which flows are lent.
+/// The flows that are lent.
 pub(crate) fn policy(settings: &ProbeSettings, seed: u64) -> Box<dyn Policy> {
     let packets_min = settings.offload_after_packets;
     match settings.offload_policy {

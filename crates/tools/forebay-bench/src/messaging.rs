@@ -102,7 +102,7 @@ pub struct Percentiles {
 /// What a side measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct PerfResult {
-    /// Which side.
+    /// The side.
     pub role: PerfRole,
     /// Where.
     pub address: String,

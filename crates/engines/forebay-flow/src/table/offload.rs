@@ -66,7 +66,7 @@ impl Table {
         }
     }
 
-    /// Which time-out of a flow is over, if any, by all that was counted of it.
+    /// The time-out of a flow that is over, if any, by all that was counted of it.
     #[inline]
     pub(super) fn due(&mut self, place: u32) -> Option<EndReason> {
         let reason = self.timed_out(place)?;

@@ -3,7 +3,7 @@
 use super::{Policy, PolicyConfig, Queues, Turn};
 use crate::client::ClientId;
 
-/// Which client sent last.
+/// The client that sent last.
 #[derive(Debug)]
 pub(super) struct RoundRobin {
     cursor: ClientId,

@@ -150,7 +150,7 @@ impl Flags {
 /// The word of a subchunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subchunk {
-    /// Which part.
+    /// The part.
     pub kind: Kind,
     /// What the firmware says of it.
     pub flags: Flags,

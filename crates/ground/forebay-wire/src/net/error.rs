@@ -42,7 +42,7 @@ pub enum NetError {
     Field {
         /// The frame's kind.
         kind: Kind,
-        /// Which field.
+        /// The field.
         field: &'static str,
         /// What it is.
         found: u64,

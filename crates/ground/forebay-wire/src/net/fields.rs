@@ -94,7 +94,7 @@ pub struct Welcome {
 pub struct Entry {
     /// The bits asked for.
     pub tag: u64,
-    /// Which bits count; all ones for one tag.
+    /// The bits that count; all ones for one tag.
     pub mask: u64,
 }
 

@@ -56,7 +56,7 @@ pub enum TdmError {
     Field {
         /// The kind.
         kind: Kind,
-        /// Which field.
+        /// The field.
         field: &'static str,
         /// What it is.
         found: u64,

@@ -10,7 +10,7 @@ pub(super) const COUNT_MAX: u64 = u64::MAX / 4;
 /// Least bytes of a full data datagram: heads, hash and a little.
 const PACKET_BYTES_MIN: u64 = 128;
 
-/// Who shares the port when.
+/// The schedule of those that share the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Mode {
@@ -101,7 +101,7 @@ impl<'a> Hello<'a> {
 pub struct Welcome {
     /// The sender's own number, back.
     pub nonce: u64,
-    /// Who shares the port when.
+    /// The schedule of those that share the port.
     pub mode: Mode,
     /// Senders of the session.
     pub senders: u16,
@@ -125,7 +125,7 @@ pub struct Welcome {
     pub guard_ns: u64,
     /// From packet to packet inside a window, in ps; 0: flat out.
     pub pace_ps: u64,
-    /// Who says nothing for so long is taken for dead, in ns.
+    /// One that says nothing for so long is taken for dead, in ns.
     pub silence_ns: u64,
     /// What its wall clock shows more than its time base, in ns, as two's complement.
     pub wall_ns: u64,
@@ -353,7 +353,7 @@ plain! {
 plain! {
     /// When the probe came.
     Reply {
-        /// Which exchange.
+        /// The exchange.
         sequence: u32,
         /// Which answer: a probe that came twice has two, and a follow up is of one of them.
         answer: u32,
@@ -365,7 +365,7 @@ plain! {
 plain! {
     /// When the reply left.
     FollowUp {
-        /// Which exchange.
+        /// The exchange.
         sequence: u32,
         /// The reply's.
         answer: u32,
@@ -409,7 +409,7 @@ plain! {
 plain! {
     /// What a window was, told at its end.
     Report {
-        /// Which window.
+        /// The window.
         window: u32,
         /// Packets that were given to the kernel, failed ones included.
         packets: u32,
@@ -435,7 +435,7 @@ plain! {
 }
 
 plain! {
-    /// Which reports have come.
+    /// The reports that have come.
     Reported {
         /// All windows below this one.
         next: u32,

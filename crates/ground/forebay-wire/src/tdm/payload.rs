@@ -13,9 +13,9 @@ pub struct Data<'a> {
     pub offset: u64,
     /// When it was given to the kernel.
     pub sent_ns: u64,
-    /// Which window.
+    /// The window.
     pub window: u32,
-    /// Which packet of the window.
+    /// The packet of the window.
     pub index: u32,
     /// The bytes.
     pub payload: &'a [u8],

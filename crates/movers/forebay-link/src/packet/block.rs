@@ -59,7 +59,7 @@ pub struct Frame<'a> {
     "packet {packet} of a block of {packets} has {what} {value}, where the block has {room} bytes left"
 )]
 pub struct RingError {
-    /// Which packet of the block, from 0.
+    /// The packet of the block, from 0.
     pub packet: u32,
     /// How many the block should have.
     pub packets: u32,

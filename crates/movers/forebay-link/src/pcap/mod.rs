@@ -92,7 +92,7 @@ pub struct Captured {
     pub packet: u64,
     /// When it was captured, ns since 1970.
     pub timestamp_ns: u64,
-    /// Who sent it.
+    /// Its sender.
     pub from: SocketAddr,
     /// Where it went.
     pub to: SocketAddr,

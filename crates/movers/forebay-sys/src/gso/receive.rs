@@ -25,7 +25,7 @@ pub struct GroReceive {
 /// One received buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Received<'a> {
-    /// Who sent it.
+    /// Its sender.
     pub from: Option<SocketAddr>,
     /// Its bytes, those of all its datagrams one after another.
     pub bytes: &'a [u8],

@@ -73,7 +73,7 @@ pub struct Datagram {
     pub truncated: bool,
     /// When the kernel took it, wall clock, if the socket stamps and control messages are on.
     pub stamp_ns: Option<u64>,
-    /// Who sent it, if addresses are on.
+    /// Its sender, if addresses are on.
     pub from: Option<SocketAddr>,
     /// The kernel merged several datagrams of this size (the last may be shorter) into one buffer.
     pub gro_segment_bytes: Option<u16>,
@@ -105,7 +105,7 @@ pub struct Arrived {
     pub len: usize,
     /// When it arrived.
     pub stamp_ns: Option<u64>,
-    /// Who sent it.
+    /// Its sender.
     pub from: Option<SocketAddr>,
 }
 

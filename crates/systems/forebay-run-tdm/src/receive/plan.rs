@@ -24,7 +24,7 @@ pub struct ReceivePlan {
     pub wait: Option<Duration>,
     /// From the plan to the first window.
     pub lead: Duration,
-    /// Who says nothing for so long is taken for dead.
+    /// One that says nothing for so long is taken for dead.
     pub silence: Duration,
     /// From a window's report until it is closed.
     pub settle: Duration,

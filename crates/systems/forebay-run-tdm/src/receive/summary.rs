@@ -96,7 +96,7 @@ impl Sums {
 /// One scheme, or the one session of a receiver: what scripts rely on.
 #[derive(Clone, Debug, Serialize)]
 pub struct SchemeSummary {
-    /// Who shares the port when.
+    /// The schedule of those that share the port.
     pub scheme: &'static str,
     /// Senders that took part.
     pub senders: u64,

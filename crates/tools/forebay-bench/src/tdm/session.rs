@@ -20,7 +20,7 @@ const WIRE_OVERHEAD_BYTES: u32 = 42;
 /// A window where none is given, for the number of them.
 const WINDOW: Duration = Duration::from_millis(10);
 
-/// Who shares the port when.
+/// The schedule of those that share the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
     /// All at once.

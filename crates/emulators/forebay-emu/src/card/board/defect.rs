@@ -15,7 +15,7 @@ pub enum Defect {
     StuckRegisterBit {
         /// The register's.
         address: u32,
-        /// Which bit.
+        /// The bit.
         bit: u8,
         /// What it stays at.
         high: bool,
@@ -55,7 +55,7 @@ pub enum Defect {
     },
     /// A line of the data path of a DMA buffer does not change.
     StuckDataBit {
-        /// Which buffer.
+        /// The buffer.
         buffer: u8,
         /// Which bit of each word.
         bit: u8,
@@ -64,7 +64,7 @@ pub enum Defect {
     },
     /// A line of the addresses within the blocks of a DMA buffer does not change: half of the words lie where others should.
     StuckDmaLine {
-        /// Which buffer.
+        /// The buffer.
         buffer: u8,
         /// Which line of the byte's address, 2 to 9.
         line: u8,
@@ -102,12 +102,12 @@ pub enum Defect {
     },
     /// The queue of a link keeps its first marks.
     MarkIgnored {
-        /// Which link.
+        /// The link.
         link: u8,
     },
     /// XOFF of a link does not change.
     XoffStuck {
-        /// Which link.
+        /// The link.
         link: u8,
         /// What it stays at.
         high: bool,

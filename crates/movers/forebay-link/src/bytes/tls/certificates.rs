@@ -43,7 +43,7 @@ pub enum CertificateError {
     Read {
         /// By which option it was given.
         option: &'static str,
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// The kernel's answer.
         #[source]
@@ -54,7 +54,7 @@ pub enum CertificateError {
     Content {
         /// By which option it was given.
         option: &'static str,
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// What is wrong.
         what: String,
