@@ -10,7 +10,7 @@ use forebay_run::record::Record;
 use forebay_run_mux::{MuxPlan, MuxSummary};
 
 use crate::output::{Format, parse_duration, print_line};
-use crate::record::{To, carry_out as run_system};
+use crate::record::{To, carry_out as run_system, print_closing};
 use crate::set::SetArg;
 
 /// Shares a network card between clients that need no privileges and are not trusted: each has its own frames, its own policy, and its own account.
@@ -96,16 +96,5 @@ fn print_text(record: &Record<MuxSummary>) {
     for (reason, count) in &summary.refused {
         print_line(format_args!("refused: {count} connections, {reason}"));
     }
-    for (name, lost) in &envelope.drops {
-        print_line(format_args!("{name}: {}", lost.items));
-    }
-    for taint in &envelope.taints {
-        print_line(format_args!("TAINTED: {taint}"));
-    }
-    let closes = if record.is_closed() {
-        "The books close."
-    } else {
-        "THE BOOKS DO NOT CLOSE."
-    };
-    print_line(closes);
+    print_closing(record);
 }

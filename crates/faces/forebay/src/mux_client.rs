@@ -11,7 +11,7 @@ use forebay_run_mux_client::workload::{INITIATED, Kind};
 use forebay_run_mux_client::{MuxClientPlan, MuxClientSummary};
 
 use crate::output::{Format, parse_duration, print_line};
-use crate::record::{To, carry_out};
+use crate::record::{To, carry_out, print_closing};
 
 /// What a client does with what comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -136,13 +136,5 @@ fn print_text(record: &Record<MuxClientSummary>) {
             summary.daemon_gone, summary.connections
         ));
     }
-    for (name, lost) in &envelope.drops {
-        print_line(format_args!("{name}: {}", lost.items));
-    }
-    let closes = if record.is_closed() {
-        "The books close."
-    } else {
-        "THE BOOKS DO NOT CLOSE."
-    };
-    print_line(closes);
+    print_closing(record);
 }

@@ -11,7 +11,7 @@ use forebay_run_probe::{Export, FilterRule, PluginChoice, ProbePlan, ProbeSummar
 
 use crate::flags::Flags;
 use crate::output::{Format, print_line};
-use crate::record::{To, carry_out as run_system};
+use crate::record::{To, carry_out as run_system, print_closing};
 
 /// Reads packets of a capture or of a live interface, and writes a record of each flow: addresses, ports, protocol, packets and octets both ways, times, TCP flags, and why it ended.
 ///
@@ -110,16 +110,5 @@ fn print_text(record: &Record<ProbeSummary>) {
             packets.to,
         ));
     }
-    for (name, lost) in &envelope.drops {
-        print_line(format_args!("{name}: {}", lost.items));
-    }
-    for taint in &envelope.taints {
-        print_line(format_args!("TAINTED: {taint}"));
-    }
-    let closes = if record.is_closed() {
-        "The books close."
-    } else {
-        "THE BOOKS DO NOT CLOSE."
-    };
-    print_line(closes);
+    print_closing(record);
 }

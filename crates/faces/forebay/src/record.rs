@@ -34,6 +34,22 @@ impl To {
     }
 }
 
+/// The last lines of a program's text: what was lost by name, what taints the run, and whether the books close.
+pub(crate) fn print_closing<S>(record: &Record<S>) {
+    for (name, lost) in &record.envelope.drops {
+        print_line(format_args!("{name}: {}", lost.items));
+    }
+    for taint in &record.envelope.taints {
+        print_line(format_args!("TAINTED: {taint}"));
+    }
+    let closes = if record.is_closed() {
+        "The books close."
+    } else {
+        "THE BOOKS DO NOT CLOSE."
+    };
+    print_line(closes);
+}
+
 /// Runs a system in this process, and tells how it went: its exit code.
 pub(crate) fn carry_out<S>(
     system: S,

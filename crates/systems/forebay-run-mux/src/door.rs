@@ -1,4 +1,4 @@
-//! Where clients come in: a socket, those who have not yet said which place they want, and the access list.
+//! The door for clients: a socket, connections that have not yet named a place, and the access list.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, Permissions};
@@ -35,7 +35,7 @@ pub(crate) struct Door {
     path: PathBuf,
     /// The socket's file: what another process puts in its place is left alone.
     file: Option<FileId>,
-    /// The listener, and those who have said nothing yet.
+    /// The listener, and connections that have said nothing yet.
     waits: Poller,
     visitors: VecDeque<Visitor>,
     /// The kernel could take nobody in: the listener is not waited for until then.
@@ -242,7 +242,7 @@ impl Door {
         Heard::Over
     }
 
-    /// Finds the place that this name is of, if it is for this user. One who may not have it is not told whether it is there.
+    /// Finds the place that this name is of, if it is for this user. A user that may not have it is not told whether it is there.
     fn look_up(&mut self, plan: &MuxPlan, visitor: Visitor, name: Name) -> Option<Caller> {
         let Visitor { socket, peer, .. } = visitor;
         let found = plan.places().find(|(_, said)| {
