@@ -98,7 +98,11 @@ fn first(bytes: &[u8], most: usize) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
     use crate::key::FlowKey;
+    use crate::record::FlowRecord;
+    use crate::table::Table;
+    use crate::watch::{Watch, Way};
 
     fn packet<'a>(header: &'a [u8], payload: &'a [u8]) -> Packet<'a> {
         Packet {
@@ -142,5 +146,33 @@ mod tests {
         batch.push(&packets[1]);
         assert_eq!(batch.with_bytes(0), None);
         assert_eq!(batch.packets()[0], packet(b"", b""));
+    }
+
+    /// Payloads that a table told of, in order.
+    struct Payloads(Vec<Vec<u8>>);
+
+    impl Watch for Payloads {
+        fn begun(&mut self, _place: u32, packet: &Packet<'_>) {
+            self.0.push(packet.payload.to_vec());
+        }
+
+        fn packet(&mut self, _place: u32, _way: Way, packet: &Packet<'_>) {
+            self.0.push(packet.payload.to_vec());
+        }
+
+        fn ended(&mut self, _place: u32, _record: &FlowRecord) {}
+    }
+
+    #[test]
+    fn a_table_tells_of_each_packet_of_a_long_batch_with_its_own_bytes() {
+        let payloads: Vec<Vec<u8>> = (0..100).map(|n| vec![n; 5]).collect();
+        let mut batch = Batch::new(payloads.len());
+        for payload in &payloads {
+            batch.push_with(&packet(b"head", payload), 5);
+        }
+        let mut told = Payloads(Vec::new());
+        let mut table = Table::new(&Config::default()).unwrap();
+        table.handle_batch(&batch, &mut told);
+        assert_eq!(told.0, payloads);
     }
 }

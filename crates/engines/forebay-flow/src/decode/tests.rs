@@ -339,6 +339,24 @@ fn later_fragments_have_the_ports_of_the_first() {
 }
 
 #[test]
+fn a_payload_behind_the_header_is_that_of_the_first_part_or_of_a_whole_packet() {
+    for (place, is_first) in [(0, true), (0x2000, true), (0x2001, false), (0x0002, false)] {
+        let bytes = ip4(UDP, place, &udp(53, &[0; 8]));
+        let packet = raw(&bytes).unwrap();
+        assert_eq!(packet.is_first_part(), is_first, "{place:#x}");
+    }
+}
+
+#[test]
+fn a_protocol_without_ports_is_in_the_key() {
+    for protocol in [2, 89, 255] {
+        let bytes = ip4(protocol, 0, &[7; 12]);
+        let packet = raw(&bytes).unwrap();
+        assert_eq!((packet.key.protocol, ports(&packet)), (protocol, (0, 0)));
+    }
+}
+
+#[test]
 fn a_first_fragment_without_flags_has_ports() {
     let first = ip4(TCP, 0x2000, &tcp(2, 0, b"")[..8]);
     let packet = raw(&first).unwrap();

@@ -51,6 +51,12 @@ fn key(source: &str, destination: &str, ports: (u16, u16), protocol: u8) -> Flow
 }
 
 #[test]
+fn a_filter_is_empty_without_rules_alone() {
+    assert!(filter(&[]).is_empty());
+    assert!(!filter(&["pass udp"]).is_empty());
+}
+
+#[test]
 fn the_first_rule_that_matches_wins_and_counts() {
     let mut filter = filter(&[
         "pass src 10.1.0.0/16 udp",
