@@ -48,12 +48,17 @@ impl Bytes<'_> {
 
     /// Fills `into`, which has the same length.
     pub(super) fn copy_to(&self, into: &mut [u8]) {
+        self.copy_part_to(0, into);
+    }
+
+    /// Fills `into` from the byte `from` on; there are as many.
+    pub(super) fn copy_part_to(&self, from: usize, into: &mut [u8]) {
         match self {
             Self::Queue(view) => {
-                // Same length: it cannot be refused.
-                let _ = view.copy_to(0, into);
+                // It is inside: it cannot be refused.
+                let _ = view.copy_to(from, into);
             }
-            Self::Own(bytes) => into.copy_from_slice(bytes),
+            Self::Own(bytes) => into.copy_from_slice(&bytes[from..from + into.len()]),
         }
     }
 

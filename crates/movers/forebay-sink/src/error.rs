@@ -14,6 +14,12 @@ pub enum SinkError {
     /// The queue's memory or peer is wrong.
     #[error("ring: {0}")]
     Ring(#[from] forebay_ring::RingError),
+    /// Files there cannot be written past the page cache, and nothing else was asked for.
+    #[error("io = \"direct\": the file system of {} does not write past the page cache; remedy: io = \"buffered\", or another directory", directory.display())]
+    NotDirect {
+        /// Where they are to be.
+        directory: PathBuf,
+    },
     /// A directory, a file or a thread cannot be made, or a file cannot be gone on with.
     #[error("{what} {}: {source}", path.display())]
     File {

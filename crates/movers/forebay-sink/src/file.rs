@@ -7,40 +7,37 @@
 //! every `LOOK`: what was in it is counted and told, and a new file begins. Writes go to the file's end, wherever that is, so
 //! that one that was cut never has a hole in it.
 
+mod open;
+
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use forebay_ledger::{Taint, TaintKind};
 use forebay_sys::clock;
-use forebay_sys::watched::{Fate, Identity, fate, find, identity, moved_to};
-use forebay_wire::hld::{EVENT_HEADER_BYTES, EventHeader, EventId};
+use forebay_sys::watched::{Fate, fate, moved_to};
+use forebay_wire::hld::{EVENT_HEADER_BYTES, EventId};
 
-use crate::begun::{claim, create_new, options};
+use crate::begun::create_new;
 use crate::block::Block;
 use crate::books::{SinkBooks, SinkDrop};
+use crate::direct::{DirectOut, Sync};
 use crate::error::SinkError;
 use crate::kept::Kept;
 use crate::name;
 use crate::plan::FilePlan;
 use crate::writer::{Told, Writer};
+use open::{Open, Staged, frame, is_direct, open_again};
 
 /// So many removed files are told each by its name; further ones are counted.
 const REMOVED_TOLD_MAX: u32 = 16;
-
-/// The open file.
-#[derive(Debug)]
-struct Open {
-    file: File,
-    path: PathBuf,
-    identity: Identity,
-    run: u32,
-    offset: u64,
-    events: u64,
-    /// It was told that it lies elsewhere now.
-    moved_told: bool,
-}
+/// What does not fill a piece goes to the disk after so long, if that has nothing to do, in ns.
+const FILL_NS: u64 = 20_000_000;
+/// While the disk works it is asked so often.
+const ASK: Duration = Duration::from_millis(2);
 
 /// Writes HLD files.
 #[derive(Debug)]
@@ -56,6 +53,13 @@ pub struct HldWriter {
     removed_told: u32,
     /// How a block is brought to the device; tests make it fail.
     sync_block: fn(&File) -> io::Result<()>,
+    /// Files here are written past the page cache.
+    is_direct: bool,
+    out: Option<DirectOut>,
+    /// Blocks of the open file on their way to the disk.
+    staged: VecDeque<Staged>,
+    /// Blocks that were decided since somebody asked.
+    decided: u64,
 }
 
 impl HldWriter {
@@ -69,8 +73,13 @@ impl HldWriter {
             .map_err(SinkError::file("creating directory", &plan.directory))?;
         let [run, suffix, offset, events, identity @ ..] =
             books.words.file.map(|word| books.book.value(word));
+        let is_direct = is_direct(&plan)?;
         let mut writer = Self {
             plan,
+            is_direct,
+            out: None,
+            staged: VecDeque::new(),
+            decided: 0,
             open: None,
             refused: None,
             tainted: None,
@@ -92,15 +101,11 @@ impl HldWriter {
             file.set_len(offset)
                 .map_err(SinkError::file("cutting", &path))?;
         }
-        writer.open = Some(Open {
-            file,
-            path,
-            identity,
-            run: run as u32,
-            offset,
-            events,
-            moved_told: false,
-        });
+        let opened = Open::new(file, path.clone(), run as u32, (offset, events), is_direct);
+        let mut open = opened.map_err(SinkError::file("looking at", &path))?;
+        open.identity = identity;
+        writer.open = Some(open);
+        writer.begin_direct(books);
         writer.look(books);
         Ok(writer)
     }
@@ -117,15 +122,8 @@ impl HldWriter {
             let _ = file.set_len(0);
             return Err(error);
         }
-        self.open = Some(Open {
-            identity: identity(&file)?,
-            file,
-            path,
-            run,
-            offset,
-            events: 0,
-            moved_told: false,
-        });
+        self.open = Some(Open::new(file, path, run, (offset, 0), self.is_direct)?);
+        self.begin_direct(books);
         books.book.add(books.words.files, 1);
         books.book.add(books.words.written, offset);
         self.note(u64::from(suffix), books);
@@ -153,9 +151,11 @@ impl HldWriter {
         let (path, fate) = (open.path.clone(), fate(&open.file, open.offset));
         match fate {
             Ok(Fate::Whole) => false,
+            // Blocks are on their way into it.
+            Ok(Fate::Longer) if !self.staged.is_empty() => false,
             Ok(Fate::Longer) => {
                 tracing::warn!(path = %path.display(), "what is behind its events is cut off");
-                let _ = open.file.set_len(open.offset);
+                open.cut_back();
                 false
             }
             Ok(Fate::Removed) => {
@@ -163,8 +163,7 @@ impl HldWriter {
                 true
             }
             Ok(Fate::Cut { bytes }) => {
-                let kept = Kept::count(&open.file, open.run, bytes);
-                self.lose(&format!("cut to {bytes} bytes"), Some(kept), books);
+                self.lose(&format!("cut to {bytes} bytes"), Some(()), books);
                 true
             }
             Err(error) => {
@@ -174,9 +173,15 @@ impl HldWriter {
         }
     }
 
-    /// Closes a file that somebody removed or cut. What is `kept` of the latter becomes a sound file again.
-    fn lose(&mut self, how: &str, kept: Option<Kept>, books: &mut SinkBooks) {
+    /// Closes a file that somebody removed or cut. What is left of the latter becomes a sound file again.
+    fn lose(&mut self, how: &str, is_left: Option<()>, books: &mut SinkBooks) {
+        // What is on its way goes the way of the file.
+        self.drain(books);
         let Some(open) = self.open.take() else { return };
+        let kept = is_left.map(|()| {
+            let bytes = open.file.metadata().map_or(0, |data| data.len());
+            Kept::count(&open.file, open.run, bytes)
+        });
         if let Some(kept) = kept
             && open.file.set_len(kept.end).is_ok()
             && kept.end > 0
@@ -241,6 +246,7 @@ impl HldWriter {
 
     /// Ends the open file with a stop event.
     fn end(&mut self, books: &mut SinkBooks) {
+        self.drain(books);
         self.look(books);
         let Some(mut open) = self.open.take() else {
             return;
@@ -248,11 +254,15 @@ impl HldWriter {
         let stop = frame(EventId::STOP, open.run);
         if let Err(error) = open.file.write_all_at(&stop, open.offset) {
             // What was written stays valid without it.
-            let _ = open.file.set_len(open.offset);
+            open.cut_back();
             self.taint(&error, &open.path);
         } else {
             open.offset += stop.len() as u64;
             books.book.add(books.words.written, stop.len() as u64);
+        }
+        if open.direct.is_some() {
+            // The room behind its end goes back.
+            let _ = open.file.set_len(open.offset);
         }
         if self.plan.sync
             && let Err(error) = open.file.sync_all()
@@ -268,7 +278,36 @@ impl HldWriter {
         self.open.as_ref().is_some_and(|open| open.run == run)
     }
 
+    /// Begins to write the open file past the page cache, if it is such a one.
+    fn begin_direct(&mut self, books: &SinkBooks) {
+        let Some(open) = self.open.as_mut().filter(|open| open.direct.is_some()) else {
+            return;
+        };
+        let queue_bytes = books.book.value(books.words.capacity);
+        let out = match self.out.take() {
+            Some(out) => Ok(out),
+            None => DirectOut::start(queue_bytes),
+        };
+        match out {
+            Ok(mut out) => {
+                out.begin_at(open.offset);
+                self.out = Some(out);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "files are written through the page cache: no thread can be had");
+                open.direct = None;
+            }
+        }
+    }
+
+    /// What brings it to the device, if that is wanted.
+    fn sync(&self) -> Sync {
+        self.plan.sync.then_some(self.sync_block)
+    }
+
+    /// Writes a block, or hands it over to be written: then it is decided later.
     fn write(&mut self, block: &Block<'_>, books: &mut SinkBooks) -> io::Result<()> {
+        let (sync, bytes) = (self.sync(), block.bytes.len() as u64);
         // As a rule `prepare` has opened it; when the disk was full then, this tells how it is now.
         let Some(open) = self.open.as_mut().filter(|open| open.run == block.run) else {
             return Err(self
@@ -276,25 +315,89 @@ impl HldWriter {
                 .take()
                 .unwrap_or_else(|| io::ErrorKind::NotFound.into()));
         };
-        let before = open.offset;
-        let mut written = block.bytes.write_to(&open.file, before);
-        if self.plan.sync {
-            written = written.and_then(|()| (self.sync_block)(&open.file));
+        if let (Some(file), Some(out)) = (&open.direct, &mut self.out) {
+            out.put(file, &block.bytes, sync, clock::monotonic_ns());
+            let before = self.staged.back().map_or(open.offset, |it| it.end);
+            self.staged.push_back(Staged {
+                end: before + bytes,
+                events: block.events,
+                bytes,
+            });
+            return Ok(());
+        }
+        let mut written = block.bytes.write_to(&open.file, open.offset);
+        if let Some(sync) = sync {
+            written = written.and_then(|()| sync(&open.file));
         }
         if let Err(error) = written {
             // Nothing that was written before is harmed: the block, torn or whole, is cut off again. It is counted as
             // dropped, so no reader may find it.
-            let _ = open.file.set_len(before);
+            open.cut_back();
             return Err(error);
         }
-        open.offset = before + block.bytes.len() as u64;
-        open.events += block.events;
-        let suffix = books.book.value(books.words.file[1]);
-        books
-            .book
-            .add(books.words.written, block.bytes.len() as u64);
-        self.note(suffix, books);
+        self.count_written(block.events, bytes, books);
         Ok(())
+    }
+
+    /// A block is in the open file.
+    fn count_written(&mut self, events: u64, bytes: u64, books: &mut SinkBooks) {
+        let Some(open) = &mut self.open else { return };
+        open.offset += bytes;
+        open.events += events;
+        self.decided += 1;
+        let suffix = books.book.value(books.words.file[1]);
+        books.book.add(books.words.written, bytes);
+        books.written(events, bytes);
+        self.note(suffix, books);
+    }
+
+    /// Hands over all that is on its way, and waits until it is decided.
+    fn drain(&mut self, books: &mut SinkBooks) {
+        if self.staged.is_empty() {
+            return;
+        }
+        let sync = self.sync();
+        if let (Some(open), Some(out)) = (&self.open, &mut self.out)
+            && let Some(file) = &open.direct
+        {
+            out.drain(file, sync);
+        }
+        self.decide(books);
+    }
+
+    /// Counts what the disk has decided.
+    fn decide(&mut self, books: &mut SinkBooks) {
+        let Some(out) = self.out.as_mut().filter(|_| !self.staged.is_empty()) else {
+            return;
+        };
+        let (written, failed) = out.settle();
+        while let Some(block) = self.staged.pop_front_if(|block| block.end <= written) {
+            self.count_written(block.events, block.bytes, books);
+        }
+        let Some(error) = failed else { return };
+        // What came behind what was written is cut off again: it is counted as dropped, so no reader may find it.
+        if let Some(open) = &self.open {
+            open.cut_back();
+            if let Some(out) = &mut self.out {
+                out.begin_at(open.offset);
+            }
+        }
+        self.drop_staged(&error, books);
+    }
+
+    fn drop_staged(&mut self, error: &io::Error, books: &mut SinkBooks) {
+        let path = self.path();
+        let reason = self.taint(error, &path);
+        for block in std::mem::take(&mut self.staged) {
+            books.dropped(reason, block.events, block.bytes);
+            self.decided += 1;
+        }
+    }
+
+    /// Where blocks go now.
+    fn path(&self) -> PathBuf {
+        let open = self.open.as_ref();
+        open.map_or_else(|| self.plan.directory.clone(), |open| open.path.clone())
     }
 
     fn taint(&mut self, error: &io::Error, path: &Path) -> SinkDrop {
@@ -331,18 +434,28 @@ impl Writer for HldWriter {
     }
 
     fn write_block(&mut self, block: &Block<'_>, books: &mut SinkBooks) {
-        let bytes = block.bytes.len() as u64;
-        match self.write(block, books) {
-            Ok(()) => books.written(block.events, bytes),
-            Err(error) => {
-                let path = self
-                    .open
-                    .as_ref()
-                    .map_or_else(|| self.plan.directory.clone(), |open| open.path.clone());
-                let reason = self.taint(&error, &path);
-                books.dropped(reason, block.events, bytes);
-            }
+        if let Err(error) = self.write(block, books) {
+            let path = self.path();
+            let reason = self.taint(&error, &path);
+            books.dropped(reason, block.events, block.bytes.len() as u64);
+            self.decided += 1;
         }
+    }
+
+    fn settle(&mut self, books: &mut SinkBooks) -> u64 {
+        let sync = self.sync();
+        if let (Some(open), Some(out)) = (&self.open, &mut self.out)
+            && let Some(file) = open.direct.as_ref().filter(|_| !self.staged.is_empty())
+        {
+            let since_ns = clock::monotonic_ns().saturating_sub(FILL_NS);
+            out.submit_older(file, sync, since_ns);
+        }
+        self.decide(books);
+        std::mem::take(&mut self.decided)
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        (!self.staged.is_empty()).then_some(ASK)
     }
 
     fn watch(&mut self, books: &mut SinkBooks) -> bool {
@@ -360,140 +473,5 @@ impl Writer for HldWriter {
     }
 }
 
-/// Opens the file that a predecessor wrote at `path`, also when somebody has renamed it since; none when it is not found any more.
-fn open_again(of: Identity, run: u32, path: &Path) -> io::Result<Option<File>> {
-    let now = find(of, path);
-    let file = match options().open(now.as_deref().unwrap_or(path)) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    // A file system may number its files anew, or give the number of one that is gone to another one and not say when that was made.
-    let mut head = [0; EVENT_HEADER_BYTES];
-    let begins = file.read_exact_at(&mut head, 0).is_ok();
-    let begun = EventHeader::parse(&head).is_ok_and(|it| (it.id, it.run) == (EventId::START, run));
-    let is_certain = now.is_some() && identity(&file)?[1] != 0;
-    let _ = claim(&file);
-    Ok((is_certain || begins && begun).then_some(file))
-}
-
-/// Start or stop event, stamped now.
-fn frame(id: EventId, run: u32) -> [u8; EVENT_HEADER_BYTES] {
-    let unix_s = (clock::realtime_ns() / 1_000_000_000).cast_signed();
-    EventHeader::new(id, unix_s, run).to_bytes()
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::block::Bytes;
-    use crate::books::declare_writer;
-    use forebay_ledger::{RunWriter, SchemaBuilder, Words};
-    use forebay_wire::hld_scan::{Ending, Item, Scanner};
-
-    const RUN: u32 = 77;
-
-    /// Whole events of a header only, with sequence numbers of their own.
-    fn events(sequences: std::ops::Range<u32>) -> Vec<u8> {
-        let event = |sequence| {
-            let mut header = EventHeader::new(EventId::data(1), 0, RUN);
-            header.sequence = sequence;
-            header.to_bytes()
-        };
-        sequences.flat_map(event).collect()
-    }
-
-    /// Sequence numbers of the events in a file that must be sound.
-    fn read(path: &std::path::Path) -> Vec<u32> {
-        let mut scanner = Scanner::new();
-        scanner.feed(&std::fs::read(path).unwrap());
-        scanner.finish();
-        let mut found = Vec::new();
-        while let Some(item) = scanner.poll_item() {
-            match item {
-                Item::Event(event) => found.push(event.event.header().sequence),
-                Item::Broken(broken) => panic!("{broken}"),
-                Item::Start { .. } | Item::Stop { .. } => {}
-            }
-        }
-        assert_eq!(scanner.ending(), Some(Ending::Clean));
-        found
-    }
-
-    #[test]
-    fn a_block_that_does_not_reach_the_device_is_not_in_the_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = FilePlan {
-            directory: folder.path().into(),
-            prefix: "be".into(),
-            builder_number: 1,
-            bytes_max: 0,
-            events_max: 0,
-            seconds_max: 0,
-            sync: true,
-        };
-        let mut schema = SchemaBuilder::new("run");
-        let (words, _) = declare_writer(&mut schema, "sink", "files");
-        let schema = schema.finish().unwrap();
-        let memory = Words::zeroed(schema.words_needed());
-        RunWriter::format(&schema, &memory, 1, 1).unwrap();
-        let mut books = SinkBooks::attach(&schema, &memory, words).unwrap();
-        let mut out = HldWriter::resume(file, &mut books).unwrap();
-        assert!(out.prepare(RUN, &mut books));
-        let path = out.open.as_ref().unwrap().path.clone();
-        let mut write = |out: &mut HldWriter, sequences: std::ops::Range<u32>| {
-            let bytes = events(sequences.clone());
-            let block = Block {
-                bytes: Bytes::Own(&bytes),
-                run: RUN,
-                events: sequences.len() as u64,
-            };
-            out.write_block(&block, &mut books);
-        };
-        write(&mut out, 0..3);
-        out.sync_block = |_| Err(io::ErrorKind::Other.into());
-        write(&mut out, 3..60);
-        assert_eq!(path.metadata().unwrap().len(), 4 * 32);
-        out.sync_block = File::sync_data;
-        write(&mut out, 60..61);
-        out.finish(&mut books);
-        assert_eq!(read(&path), [0, 1, 2, 60]);
-        let account = &books.words.account;
-        let lost = account.lost(SinkDrop::WriteError);
-        assert_eq!(books.book.tally(lost).0, 57);
-        assert_eq!(books.book.tally(account.outgoing).0, 4);
-    }
-
-    /// Seconds since 1970 of a date and a time word, by the calendar and not by the code that made them.
-    fn unix_s(date: u32, time: u32) -> i64 {
-        let (year, month) = (1900 + i64::from(date >> 16), i64::from(date >> 8 & 0xff));
-        let leap = |year: i64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-        let february = if leap(year) { 29 } else { 28 };
-        let lengths = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-        let years: i64 = (1970..year)
-            .map(|year| if leap(year) { 366 } else { 365 })
-            .sum();
-        let months: i64 = lengths[..month as usize].iter().sum();
-        let days = years + months + i64::from(date & 0xff) - 1;
-        let [hour, minute, second] = [time >> 16, time >> 8 & 0xff, time & 0xff].map(i64::from);
-        ((days * 24 + hour) * 60 + minute) * 60 + second
-    }
-
-    #[test]
-    fn a_file_begins_and_ends_with_its_run_and_the_moment() {
-        let unix_now = || (clock::realtime_ns() / 1_000_000_000).cast_signed();
-        let before_s = unix_now();
-        let start = frame(EventId::START, RUN);
-        let stop = frame(EventId::STOP, RUN);
-        for (head, id) in [(start, 0x0001_0002), (stop, 0x0001_0003)] {
-            let words: Vec<u32> = head
-                .chunks_exact(4)
-                .map(|word| u32::from_le_bytes(word.try_into().unwrap()))
-                .collect();
-            assert_eq!(words[..4], [32, 0x0003_0001, id, 0]);
-            assert_eq!(words[6..], [RUN, 0]);
-            let at_s = unix_s(words[4], words[5]);
-            assert!((before_s..=unix_now()).contains(&at_s), "{at_s}");
-        }
-    }
-}
+mod tests;

@@ -9,6 +9,7 @@
 mod begun;
 mod block;
 mod books;
+mod direct;
 mod error;
 mod file;
 pub mod files;
@@ -29,7 +30,7 @@ pub use error::SinkError;
 pub use file::HldWriter;
 pub use left::Left;
 pub use limits::{MoverLimit, RUN_NAME_BYTES_MAX, check_mover, check_names};
-pub use plan::{FilePlan, Stall, TcpPlan};
+pub use plan::{FilePlan, Io, Stall, TcpPlan};
 pub use rotation::{Limits, Rotation};
 pub use thread::{Sink, SinkHandle, To};
 pub use writer::{Told, Writer};

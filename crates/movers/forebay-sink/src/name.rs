@@ -47,6 +47,7 @@ mod tests {
             events_max: 0,
             seconds_max: 0,
             sync: false,
+            io: crate::Io::Buffered,
         };
         let plain = path(&plan, 595_289_095, 0);
         let name = plain.file_name().unwrap().to_str().unwrap();

@@ -34,6 +34,18 @@ impl From<SocketAddr> for TcpPlan {
     }
 }
 
+/// How bytes go to a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Io {
+    /// Past the page cache where the file system does that, and through it elsewhere.
+    #[default]
+    Fitting,
+    /// Past the page cache, or not at all.
+    Direct,
+    /// Through the page cache.
+    Buffered,
+}
+
 /// How files are named and when a new one begins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilePlan {
@@ -51,6 +63,8 @@ pub struct FilePlan {
     pub seconds_max: u64,
     /// Whether each block is flushed to the device before it counts as written (against power loss).
     pub sync: bool,
+    /// How they are written.
+    pub io: Io,
 }
 
 impl FilePlan {
@@ -65,6 +79,7 @@ impl FilePlan {
             events_max: 0,
             seconds_max: 0,
             sync: false,
+            io: Io::Buffered,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A sink at work: a thread with a queue, and books of its own.
 
+use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -119,6 +120,8 @@ impl SinkHandle {
                     stall,
                     to_builder,
                     looked_ns: 0,
+                    taking: VecDeque::new(),
+                    decided: None,
                 };
                 Box::new(move || work.run())
             }
@@ -229,6 +232,18 @@ struct Work {
     to_builder: ToBuilder,
     /// When it last looked after its output.
     looked_ns: u64,
+    /// Blocks that were taken, and are not decided.
+    taking: VecDeque<Taking>,
+    /// Up to where blocks are decided, and not committed.
+    decided: Option<(u64, Carried)>,
+}
+
+/// A block between the queue and the disk.
+struct Taking {
+    /// Where it ends in the queue, and what that had carried up to there.
+    end: (u64, Carried),
+    /// Its events and bytes, as they came in.
+    entered: (u64, u64),
 }
 
 impl Work {
@@ -246,14 +261,16 @@ impl Work {
             if ring.is_closed() || ring.fault().is_some() {
                 break;
             }
-            if let Err(error) = self.consumers.wait(SLEEP) {
+            let patience = self.out.patience().unwrap_or(SLEEP);
+            if let Err(error) = self.consumers.wait(patience) {
                 tracing::error!(%error, "waiting for events");
                 break;
             }
             self.watch();
         }
         self.out.finish(&mut self.books);
-        self.books.commit();
+        self.settle();
+        self.commit();
         self.report();
     }
 
@@ -265,7 +282,8 @@ impl Work {
         }
         self.looked_ns = now_ns;
         if self.out.watch(&mut self.books) {
-            self.commit(None);
+            self.settle();
+            self.commit();
         }
         self.report();
     }
@@ -276,10 +294,9 @@ impl Work {
         }
     }
 
-    /// Writes what is there, then commits, then frees the queue.
+    /// Writes what is there, then commits what is decided, then frees the queue.
     fn take_blocks(&mut self) -> u32 {
         let mut blocks = 0;
-        let mut end = None;
         while blocks < BLOCKS_PER_COMMIT
             && let Ok(Some(record)) = self.consumers.rings[0].next()
         {
@@ -288,21 +305,34 @@ impl Work {
                 return blocks;
             }
             if self.out.prepare(record.meta.tag, &mut self.books) {
-                self.commit(end);
+                self.settle();
+                self.commit();
             }
             self.take_block(&record);
-            end = Some((record.end, self.consumers.rings[0].carried()));
             blocks += 1;
         }
-        if end.is_some() {
-            self.commit(end);
+        self.settle();
+        if self.decided.is_some() {
+            self.commit();
         }
         blocks
     }
 
-    /// Commits what was written; blocks before the end of the last one are given back. With it goes what the queue had carried up to there.
-    fn commit(&mut self, end: Option<(u64, Carried)>) {
-        if let Some((end, carried)) = &end {
+    /// Takes into the books what is decided by now: what came in stands there together with what became of it.
+    fn settle(&mut self) {
+        for _ in 0..self.out.settle(&mut self.books) {
+            let Some(Taking { end, entered }) = self.taking.pop_front() else {
+                break;
+            };
+            self.books.entered(entered.0, entered.1);
+            self.decided = Some(end);
+        }
+    }
+
+    /// Commits; blocks that are decided are given back. With them goes what the queue had carried up to there.
+    fn commit(&mut self) {
+        let decided = self.decided.take();
+        if let Some((end, carried)) = &decided {
             for word in [self.books.words.head, self.books.words.pulled] {
                 self.books.book.set(word, *end);
             }
@@ -310,7 +340,7 @@ impl Work {
         }
         let committed = self.books.commit();
         self.to_builder.tick();
-        if let Some((end, _)) = end
+        if let Some((end, _)) = decided
             && committed
         {
             self.consumers.rings[0].release(end);
@@ -330,7 +360,10 @@ impl Work {
         if self.leak.is_armed() && self.leak.take("sink_queue") {
             block = block.without_last();
         }
-        self.books.entered(block.events, block.bytes.len() as u64);
+        self.taking.push_back(Taking {
+            end: (record.end, self.consumers.rings[0].carried()),
+            entered: (block.events, block.bytes.len() as u64),
+        });
         if self.leak.is_armed() && self.leak.take("sink") {
             block = block.without_last();
         }

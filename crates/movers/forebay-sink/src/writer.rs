@@ -1,5 +1,7 @@
 //! What every way of writing events has in common.
 
+use std::time::Duration;
+
 use forebay_ledger::Taint;
 
 use crate::block::Block;
@@ -19,8 +21,12 @@ pub trait Writer {
     /// Makes ready for blocks of `run`; true when the books now say something that must be committed before a block is
     /// written: a successor would not know of the file otherwise, and write its events a second time.
     fn prepare(&mut self, run: u32, books: &mut SinkBooks) -> bool;
-    /// Writes the events of one block. What is lost is counted by the writer.
+    /// Takes the events of one block, and writes them now or later.
     fn write_block(&mut self, block: &Block<'_>, books: &mut SinkBooks);
+    /// How many blocks, in the order in which they were taken, are decided since it was asked last: written or lost, and counted here as one of both.
+    fn settle(&mut self, books: &mut SinkBooks) -> u64;
+    /// How soon it wants to be asked again, while blocks are not decided.
+    fn patience(&self) -> Option<Duration>;
     /// Looks after what was written while nothing more comes; true when the books must be committed.
     fn watch(&mut self, books: &mut SinkBooks) -> bool;
     /// Ends the output in order.

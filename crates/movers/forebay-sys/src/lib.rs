@@ -21,6 +21,7 @@ pub mod cgroup;
 pub mod clock;
 pub mod control;
 pub mod cpu_latency;
+pub mod direct;
 pub mod driver_stats;
 pub mod epoll;
 mod error;

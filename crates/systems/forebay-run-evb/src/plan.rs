@@ -11,7 +11,7 @@ pub use forebay_evb::Completion;
 use forebay_evb::Config as BuilderConfig;
 use forebay_host::doctor::Needs;
 use forebay_ring::RingSetSpec;
-pub use forebay_sink::{FilePlan, MoverLimit, Stall, TcpPlan};
+pub use forebay_sink::{FilePlan, Io, MoverLimit, Stall, TcpPlan};
 use forebay_wire::subevent::TriggerBits;
 use serde::{Deserialize, Serialize};
 

@@ -8,7 +8,7 @@ use forebay_config::Block;
 use forebay_settings::{choices, settings};
 
 use crate::plan::stages::QUEUE_BYTES_MAX;
-use crate::plan::{Backpressure, FilePlan, SinkKind, SinkPlan, TcpPlan};
+use crate::plan::{Backpressure, FilePlan, Io, SinkKind, SinkPlan, TcpPlan};
 use crate::presets;
 
 choices! {
@@ -30,6 +30,16 @@ choices! {
         Block = "block",
         /// Events are dropped.
         Drop = "drop",
+    }
+}
+
+choices! {
+    /// How files are written.
+    pub enum IoWord {
+        /// Past the page cache (O_DIRECT).
+        Direct = "direct",
+        /// Through the page cache.
+        Buffered = "buffered",
     }
 }
 
@@ -68,6 +78,8 @@ settings! {
         file_s_max: u64 [0..=31_536_000] = 0,
         /// For files: flush each block to the device before it counts as written, against power loss.
         sync: bool = false,
+        /// For files: direct is for a disk of its own; buffered for network file systems, and for files that are read again at once. Direct where the file system does not do that is an error.
+        io: Option<IoWord> => "`\"direct\"` where the file system does that, `\"buffered\"` elsewhere",
         /// For tcp: where the mover listens.
         address: Option<SocketAddr> => "required for tcp",
         /// For tcp: how long a silent mover is waited for; then the connection is made anew, and at the end of a run what it has not acknowledged is a named loss.
@@ -79,7 +91,7 @@ settings! {
 /// Most sinks of a run.
 const SINKS_MAX: usize = 16;
 /// Keys that only files have.
-const FILE_KEYS: [&str; 4] = ["directory", "prefix", "builder_number", "sync"];
+const FILE_KEYS: [&str; 5] = ["directory", "prefix", "builder_number", "sync", "io"];
 /// Keys of files, here or at a remote mover.
 const ROTATION_KEYS: [&str; 3] = ["file_bytes_max", "file_events_max", "file_s_max"];
 /// Keys that only a remote mover has.
@@ -227,6 +239,11 @@ impl SinkSettings {
             events_max: self.file_events_max,
             seconds_max: self.file_s_max,
             sync: self.sync,
+            io: match self.io {
+                None => Io::Fitting,
+                Some(IoWord::Direct) => Io::Direct,
+                Some(IoWord::Buffered) => Io::Buffered,
+            },
         }
     }
 }
@@ -247,6 +264,11 @@ impl SinkPlan {
                 said.file_events_max = file.events_max;
                 said.file_s_max = file.seconds_max;
                 said.sync = file.sync;
+                said.io = match file.io {
+                    Io::Fitting => None,
+                    Io::Direct => Some(IoWord::Direct),
+                    Io::Buffered => Some(IoWord::Buffered),
+                };
                 change(&mut said);
                 *file = said.file(file.directory.clone());
             }

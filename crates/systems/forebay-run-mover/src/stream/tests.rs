@@ -37,6 +37,7 @@ fn open(folder: &Path, sent: (u64, u64, u64)) -> Stream {
         events_max: 0,
         seconds_max: 0,
         sync: false,
+        io: forebay_sink::Io::Buffered,
     };
     Stream::open(&plan, &hello(sent)).unwrap()
 }
