@@ -6,6 +6,8 @@ use std::mem;
 
 use thiserror::Error;
 
+use super::frame::{Frame, Head, u16_at, u32_at};
+
 /// Offsets in the head of a block.
 mod head {
     pub(super) const PACKETS: usize = 12;
@@ -26,31 +28,6 @@ mod packet {
     pub(super) const TAG: usize = 32;
     pub(super) const TAG_TYPE: usize = 36;
     pub(super) const BYTES: usize = 48;
-}
-
-/// The check sum is left to the card.
-const LACKS_CHECKSUM: u32 = 1 << 3;
-/// The kernel took a VLAN tag out of the frame.
-const HAS_TAG: u32 = 1 << 4;
-/// It says what type the tag had.
-const HAS_TAG_TYPE: u32 = 1 << 6;
-/// Type of a tag of which that is not said (IEEE 802.1Q).
-const VLAN: u16 = 0x8100;
-const ADDRESSES_BYTES: usize = 12;
-const TAG_BYTES: usize = 4;
-const SECOND_NS: u64 = 1_000_000_000;
-
-/// A frame in a block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Frame<'a> {
-    /// When the kernel got it, in ns since 1970.
-    pub timestamp_ns: u64,
-    /// How long it was on the wire, in bytes, without preamble and check sum.
-    pub wire_bytes: u32,
-    /// A check sum of TCP or UDP in it is not made yet, but begun (`TP_STATUS_CSUMNOTREADY`): a sender on this host left that to a card that there is not.
-    pub lacks_checksum: bool,
-    /// What there is of it.
-    pub bytes: &'a [u8],
 }
 
 /// A block that contradicts itself: the rest of it is not read.
@@ -82,16 +59,6 @@ pub struct Frames<'a> {
     has_tags: bool,
     /// The block itself is broken.
     broken: Option<RingError>,
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    let word = bytes.get(at..).and_then(<[u8]>::first_chunk);
-    word.map_or(0, |word| u32::from_ne_bytes(*word))
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    let word = bytes.get(at..).and_then(<[u8]>::first_chunk);
-    word.map_or(0, |word| u16::from_ne_bytes(*word))
 }
 
 impl<'a> Frames<'a> {
@@ -170,56 +137,24 @@ impl<'a> Frames<'a> {
 
     fn take(&mut self) -> Result<Frame<'a>, RingError> {
         let own = self.cut()?;
-        let start = usize::from(u16_at(own, packet::MAC));
-        let captured = u32_at(own, packet::CAPTURED_BYTES);
-        let end = start.saturating_add(captured as usize);
-        if start < packet::BYTES || end > own.len() {
-            return Err(self.wrong("a frame that ends at", end as u32));
-        }
-        let timestamp_ns = u64::from(u32_at(own, packet::TIME_S)) * SECOND_NS
-            + u64::from(u32_at(own, packet::TIME_NS));
-        let wire_bytes = u32_at(own, packet::WIRE_BYTES).max(captured);
-        let lacks_checksum = u32_at(own, packet::STATUS) & LACKS_CHECKSUM != 0;
-        let tag = self.tag(own, captured);
-        let put = tag.and_then(|tag| put_back(own, start, tag));
-        let start = put.unwrap_or(start);
-        let added = if put.is_some() { TAG_BYTES as u32 } else { 0 };
-        self.taken += 1;
-        let own: &'a [u8] = own;
-        Ok(Frame {
-            timestamp_ns,
-            wire_bytes: wire_bytes.saturating_add(added),
-            lacks_checksum,
-            bytes: own.get(start..end).unwrap_or_default(),
-        })
-    }
-
-    /// The tag that the kernel took out of a frame, if it had one.
-    fn tag(&self, own: &[u8], captured: u32) -> Option<[u8; TAG_BYTES]> {
-        let status = u32_at(own, packet::STATUS);
-        if !self.has_tags || status & HAS_TAG == 0 || (captured as usize) < ADDRESSES_BYTES {
-            return None;
-        }
-        let kind = match status & HAS_TAG_TYPE {
-            0 => VLAN,
-            _ => u16_at(own, packet::TAG_TYPE),
+        let head = Head {
+            start: u16_at(own, packet::MAC).into(),
+            captured: u32_at(own, packet::CAPTURED_BYTES),
+            wire_bytes: u32_at(own, packet::WIRE_BYTES),
+            status: u32_at(own, packet::STATUS),
+            time_s: u32_at(own, packet::TIME_S),
+            time_ns: u32_at(own, packet::TIME_NS),
+            tag: u32_at(own, packet::TAG) as u16,
+            tag_type: u16_at(own, packet::TAG_TYPE),
         };
-        let tag = u32_at(own, packet::TAG) as u16;
-        let ([a, b], [c, d]) = (kind.to_be_bytes(), tag.to_be_bytes());
-        Some([a, b, c, d])
+        match head.frame(own, packet::BYTES, self.has_tags) {
+            Ok(frame) => {
+                self.taken += 1;
+                Ok(frame)
+            }
+            Err(end) => Err(self.wrong("a frame that ends at", end)),
+        }
     }
-}
-
-/// Moves both addresses of the frame at `start` forward, and puts the tag behind them: where the frame begins then. None if there is no room in front of it.
-fn put_back(own: &mut [u8], start: usize, tag: [u8; TAG_BYTES]) -> Option<usize> {
-    let to = start
-        .checked_sub(TAG_BYTES)
-        .filter(|&to| to >= packet::BYTES)?;
-    own.copy_within(start..start + ADDRESSES_BYTES, to);
-    own.get_mut(to + ADDRESSES_BYTES..)?
-        .first_chunk_mut()
-        .map(|place| *place = tag)?;
-    Some(to)
 }
 
 impl<'a> Iterator for Frames<'a> {

@@ -1,13 +1,20 @@
 //! A port: the ring of one thread, with what the kernel counted for it.
+//!
+//! A [`PacketPort`] has blocks of frames, each of which comes when it is full or its time is over: the least work for a frame. A [`FramePort`] has each frame at once.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
 use forebay_sys::SysError;
-use forebay_sys::packet::{Block, InterfaceState, PacketSocket, RingSize};
+use forebay_sys::packet::{
+    Block, FrameRing, FrameRingSize, InterfaceState, PacketSocket, ReceiveRing, Ring, RingSize,
+    Slot,
+};
 use forebay_sys::wait;
 use thiserror::Error;
 
 use super::block::Frames;
+use super::frame::Frame;
+use super::place::{self, PlaceError};
 
 /// Kinds of interfaces that are read (`linux/if_arp.h`), and the link types of their frames (tcpdump.org/linktypes.html): 1 is Ethernet, 101 an IP packet without anything in front.
 const KINDS: [(u16, i32); 4] = [(1, 1), (772, 1), (519, 101), (65_534, 101)];
@@ -68,7 +75,7 @@ pub enum PacketError {
 /// What ended a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// A block is there.
+    /// A block, or a frame of a [`FramePort`], is there.
     Block,
     /// The time is over, or the other descriptor is ready.
     Quiet,
@@ -78,16 +85,21 @@ pub enum Event {
     Gone,
 }
 
+/// A port whose frames come in blocks.
+pub type PacketPort = Port<Ring>;
+/// A port whose frames come each for itself, at once.
+pub type FramePort = Port<FrameRing>;
+
 /// A ring of packets of an interface.
 #[derive(Debug)]
-pub struct PacketPort {
-    socket: PacketSocket,
+pub struct Port<R> {
+    socket: PacketSocket<R>,
     link_type: i32,
     counts: KernelCounts,
     is_down: bool,
 }
 
-impl PacketPort {
+impl Port<Ring> {
     /// Opens ports that share the packets of an interface. No packet is in two of them.
     ///
     /// # Errors
@@ -121,6 +133,39 @@ impl PacketPort {
         Ok(ports)
     }
 
+    /// The next block, if one is there.
+    pub fn take(&mut self) -> Option<PortBlock<'_>> {
+        let has_tags = self.link_type == ETHERNET;
+        let block = self.socket.take()?;
+        Some(PortBlock { block, has_tags })
+    }
+}
+
+impl Port<FrameRing> {
+    /// Opens one that has all packets of an interface, and takes none before [`accept`](Self::accept).
+    ///
+    /// # Errors
+    /// As [`PacketPort::open`].
+    pub fn open_shut(interface: &str, ring: FrameRingSize) -> Result<Self, PacketError> {
+        Self::shut(interface, ring)
+    }
+
+    /// The next frame, if one is there.
+    #[inline]
+    pub fn take(&mut self) -> Option<PortFrame<'_>> {
+        let has_tags = self.link_type == ETHERNET;
+        let slot = self.socket.take()?;
+        Some(PortFrame { slot, has_tags })
+    }
+
+    /// Frames that wait to be taken, from the next one on: less work than [`held`](Self::held), and the same while none is lost.
+    #[must_use]
+    pub fn waiting(&self) -> u64 {
+        self.socket.waiting()
+    }
+}
+
+impl<R: ReceiveRing> Port<R> {
     /// Takes what comes in alone, and nothing that this host sends on the interface: for a single port, before it takes its first packet.
     ///
     /// # Errors
@@ -153,7 +198,7 @@ impl PacketPort {
     }
 
     /// One that takes nothing yet.
-    fn shut(interface: &str, ring: RingSize) -> Result<Self, PacketError> {
+    fn shut(interface: &str, ring: R::Size) -> Result<Self, PacketError> {
         let socket = PacketSocket::open(interface, ring)?;
         let kind = socket.hardware_type();
         let known = KINDS.iter().find(|(known, _)| *known == kind);
@@ -181,20 +226,13 @@ impl PacketPort {
         &self.socket.interface().name
     }
 
-    /// Whether a block is there.
+    /// Whether a block or a frame is there.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.socket.is_ready()
     }
 
-    /// The next block, if one is there.
-    pub fn take(&mut self) -> Option<PortBlock<'_>> {
-        let has_tags = self.link_type == ETHERNET;
-        let block = self.socket.take()?;
-        Some(PortBlock { block, has_tags })
-    }
-
-    /// Waits for a block, for `other`, or until `until_ns` of the monotonic clock. An interface that is down is told at the end of each wait.
+    /// Waits for a block or a frame, for `other`, or until `until_ns` of the monotonic clock. An interface that is down is told at the end of each wait.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -224,7 +262,7 @@ impl PacketPort {
         })
     }
 
-    /// Packets that are in the ring, by the heads of its blocks: the kernel counts up while it fills one.
+    /// Packets that are in the ring, by the heads of all of its blocks or frames: the kernel counts up while it fills a block.
     #[must_use]
     pub fn held(&self) -> u64 {
         self.socket.held()
@@ -242,7 +280,7 @@ impl PacketPort {
         Ok(self.counts)
     }
 
-    /// Takes no more packets; those that came before are in blocks, the last of them when its time-out is over.
+    /// Takes no more packets; those that came before are in the ring, the last block of them when its time-out is over.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -251,8 +289,8 @@ impl PacketPort {
     }
 }
 
-/// Readable when a block is there, and in error when the interface went down.
-impl AsFd for PacketPort {
+/// Readable when a block or a frame is there, and in error when the interface went down.
+impl<R> AsFd for Port<R> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -270,5 +308,24 @@ impl PortBlock<'_> {
     pub fn frames(&mut self) -> Frames<'_> {
         let has_tags = std::mem::take(&mut self.has_tags);
         Frames::new(&mut self.block, has_tags)
+    }
+}
+
+/// A frame in its place, which is given back to the kernel when it is dropped.
+#[derive(Debug)]
+pub struct PortFrame<'a> {
+    slot: Slot<'a>,
+    has_tags: bool,
+}
+
+impl PortFrame<'_> {
+    /// The frame, once: a tag that was put back is not put back again.
+    ///
+    /// # Errors
+    /// Its head contradicts itself.
+    #[inline]
+    pub fn frame(&mut self) -> Result<Frame<'_>, PlaceError> {
+        let has_tags = std::mem::take(&mut self.has_tags);
+        place::read(&mut self.slot, has_tags)
     }
 }

@@ -2,11 +2,12 @@
 
 use std::mem::offset_of;
 use std::ops::{Deref, DerefMut};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::mm::MapFlags;
 
+use super::socket::{ReceiveRing, set_plain};
 use crate::SysError;
 use crate::mapping::{Access, Pages};
 
@@ -32,7 +33,7 @@ pub struct RingSize {
 
 impl RingSize {
     /// What the kernel is asked for; `frame_bytes` is of no meaning for this version of the ring but must divide a block.
-    pub(super) fn request(&self) -> Option<libc::tpacket_req3> {
+    fn request(&self) -> Option<libc::tpacket_req3> {
         let is_right = self.block_bytes.is_power_of_two()
             && self.block_bytes >= 16 * PAGE_BYTES
             && self.blocks >= 2
@@ -66,9 +67,42 @@ pub struct Ring {
     next: usize,
 }
 
+impl ReceiveRing for Ring {
+    type Size = RingSize;
+    const VERSION: i32 = libc::tpacket_versions::TPACKET_V3 as i32;
+
+    fn make(socket: BorrowedFd<'_>, size: RingSize) -> Result<Self, SysError> {
+        let failed = |error: std::io::Error| {
+            let what = format!("{} blocks of {} bytes", size.blocks, size.block_bytes);
+            SysError::new("setsockopt(PACKET_RX_RING)", what, error)
+        };
+        let request = size.request().ok_or_else(|| {
+            failed(std::io::ErrorKind::InvalidInput.into())
+                .with_remedy("a block has a power of two of bytes, 64 KiB at least; there are two at least, and a time-out of 1 ms at least")
+        })?;
+        set_plain(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request).map_err(|error| {
+            failed(error).with_remedy("a smaller ring needs less memory of the kernel")
+        })?;
+        Self::map(socket, size)
+    }
+
+    fn held(&self) -> u64 {
+        let mut held = 0;
+        for block in 0..self.blocks {
+            let packets = self.word(block, PACKETS_OFFSET).load(Ordering::Relaxed);
+            held += u64::from(packets);
+        }
+        held
+    }
+
+    fn is_ready(&self) -> bool {
+        self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
+    }
+}
+
 impl Ring {
     /// Maps the ring that `socket` was given.
-    pub(super) fn map(socket: impl AsFd, size: RingSize) -> Result<Self, SysError> {
+    fn map(socket: impl AsFd, size: RingSize) -> Result<Self, SysError> {
         Ok(Self {
             pages: Pages::map(socket, size.bytes(), Access::ReadWrite, MapFlags::empty())?,
             block_bytes: size.block_bytes as usize,
@@ -92,23 +126,6 @@ impl Ring {
 
     fn status(&self) -> &AtomicU32 {
         self.word(self.next, STATUS_OFFSET)
-    }
-
-    /// Packets that are in the ring: in blocks that were not taken yet, and in the one that the kernel fills.
-    #[must_use]
-    pub fn held(&self) -> u64 {
-        let mut held = 0;
-        for block in 0..self.blocks {
-            let packets = self.word(block, PACKETS_OFFSET).load(Ordering::Relaxed);
-            held += u64::from(packets);
-        }
-        held
-    }
-
-    /// Whether a block is there.
-    #[must_use]
-    pub fn is_ready(&self) -> bool {
-        self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
 
     /// The next block, if the kernel has handed it over.

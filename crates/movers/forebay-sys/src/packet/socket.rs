@@ -3,8 +3,9 @@
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use super::frame_ring::{FrameRing, Slot};
 use super::interface::{Interface, InterfaceState};
-use super::ring::{Block, Ring, RingSize};
+use super::ring::{Block, Ring};
 use crate::SysError;
 use crate::socket::set_int;
 use crate::wait;
@@ -27,11 +28,31 @@ pub struct RingStatistics {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Group(u16);
 
+/// A ring that the kernel fills: of blocks ([`Ring`]), or of frames ([`FrameRing`]).
+pub trait ReceiveRing: Sized {
+    /// How large it is.
+    type Size: Copy;
+    /// The version of the kernel's rings (`PACKET_VERSION`).
+    const VERSION: i32;
+
+    /// Has the kernel give the socket a ring, and maps it.
+    ///
+    /// # Errors
+    /// The size is none, or memory runs out.
+    fn make(socket: BorrowedFd<'_>, size: Self::Size) -> Result<Self, SysError>;
+
+    /// Whether something was handed over that is next.
+    fn is_ready(&self) -> bool;
+
+    /// Packets that are in the ring and were not given back, by what the kernel has written there. A ring of blocks has those of the block as well that is being filled.
+    fn held(&self) -> u64;
+}
+
 /// A packet socket of one interface with its ring.
 #[derive(Debug)]
-pub struct PacketSocket {
+pub struct PacketSocket<R = Ring> {
     // The ring is unmapped before the socket is closed.
-    ring: Ring,
+    ring: R,
     fd: OwnedFd,
     interface: Interface,
     hardware_type: u16,
@@ -40,20 +61,23 @@ pub struct PacketSocket {
 /// `PACKET_FANOUT_FLAG_IGNORE_OUTGOING` of `linux/if_packet.h`, since Linux 5.11.
 const FANOUT_IGNORE_OUTGOING: u32 = 0x4000;
 
-impl PacketSocket {
+impl<R: ReceiveRing> PacketSocket<R> {
     /// Opens one that takes nothing yet. Of loopback, packets are taken as they come in alone, as each of them goes out, too.
     ///
     /// # Errors
     /// The interface is not there or down, the process may not (`CAP_NET_RAW`), the size is none, or memory runs out.
-    pub fn open(interface: &str, size: RingSize) -> Result<Self, SysError> {
+    pub fn open(interface: &str, size: R::Size) -> Result<Self, SysError> {
         let fd = open_socket(interface, "reading")?;
         let found = Interface::find(fd.as_fd(), interface)?;
         let option = |name: &'static str, number, value| {
             set_int(fd.as_fd(), libc::SOL_PACKET, number, value)
                 .map_err(|error| SysError::new(name, interface, error))
         };
-        let version = libc::tpacket_versions::TPACKET_V3 as i32;
-        option("setsockopt(PACKET_VERSION)", libc::PACKET_VERSION, version)?;
+        option(
+            "setsockopt(PACKET_VERSION)",
+            libc::PACKET_VERSION,
+            R::VERSION,
+        )?;
         option(
             "setsockopt(PACKET_RESERVE)",
             libc::PACKET_RESERVE,
@@ -66,8 +90,7 @@ impl PacketSocket {
                 1,
             )?;
         }
-        set_ring(fd.as_fd(), size)?;
-        let ring = Ring::map(&fd, size)?;
+        let ring = R::make(fd.as_fd(), size)?;
         limit(fd.as_fd(), 0)
             .map_err(|error| SysError::new("setsockopt(SO_ATTACH_FILTER)", interface, error))?;
         is_up(fd.as_fd(), &found)?;
@@ -180,18 +203,13 @@ impl PacketSocket {
         Ok(())
     }
 
-    /// The next block, if there is one.
-    pub fn take(&mut self) -> Option<Block<'_>> {
-        self.ring.take()
-    }
-
-    /// Whether a block is there.
+    /// Whether a block or a frame is there.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.ring.is_ready()
     }
 
-    /// Packets that are in the ring.
+    /// Packets that are in the ring, all of which is looked at.
     #[must_use]
     pub fn held(&self) -> u64 {
         self.ring.held()
@@ -202,6 +220,7 @@ impl PacketSocket {
     /// # Errors
     /// The kernel refuses.
     pub fn statistics(&self) -> Result<RingStatistics, SysError> {
+        // Rings of frames have the same without its last word, which stays 0.
         let said: libc::tpacket_stats_v3 =
             read_plain(self.fd.as_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS).map_err(
                 |error| {
@@ -226,8 +245,29 @@ impl PacketSocket {
     }
 }
 
-/// Readable when a block is there, and in error when the interface went down.
-impl AsFd for PacketSocket {
+impl PacketSocket<Ring> {
+    /// The next block, if there is one.
+    pub fn take(&mut self) -> Option<Block<'_>> {
+        self.ring.take()
+    }
+}
+
+impl PacketSocket<FrameRing> {
+    /// The next frame, if there is one.
+    #[inline]
+    pub fn take(&mut self) -> Option<Slot<'_>> {
+        self.ring.take()
+    }
+
+    /// Frames that wait to be taken.
+    #[must_use]
+    pub fn waiting(&self) -> u64 {
+        self.ring.waiting()
+    }
+}
+
+/// Readable when a block or a frame is there, and in error when the interface went down.
+impl<R> AsFd for PacketSocket<R> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -253,20 +293,6 @@ pub(super) fn open_socket(interface: &str, doing: &str) -> Result<OwnedFd, SysEr
     }
     // SAFETY: the kernel has just made it, and nobody else has it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-fn set_ring(fd: BorrowedFd<'_>, size: RingSize) -> Result<(), SysError> {
-    let failed = |error: std::io::Error| {
-        let what = format!("{} blocks of {} bytes", size.blocks, size.block_bytes);
-        SysError::new("setsockopt(PACKET_RX_RING)", what, error)
-    };
-    let request = size.request().ok_or_else(|| {
-        failed(std::io::ErrorKind::InvalidInput.into())
-            .with_remedy("a block has a power of two of bytes, 64 KiB at least; there are two at least, and a time-out of 1 ms at least")
-    })?;
-    set_plain(fd, libc::SOL_PACKET, libc::PACKET_RX_RING, &request).map_err(|error| {
-        failed(error).with_remedy("a smaller ring needs less memory of the kernel")
-    })
 }
 
 /// Binds the socket to packets of a protocol, or with 0 to none, and tells the kind of the interface.
@@ -332,7 +358,12 @@ fn limit(fd: BorrowedFd<'_>, snap_bytes: u32) -> std::io::Result<()> {
 }
 
 /// Hands over a plain structure of the kernel's.
-fn set_plain<T: Copy>(fd: BorrowedFd<'_>, level: i32, name: i32, value: &T) -> std::io::Result<()> {
+pub(super) fn set_plain<T: Copy>(
+    fd: BorrowedFd<'_>,
+    level: i32,
+    name: i32,
+    value: &T,
+) -> std::io::Result<()> {
     // SAFETY: the kernel reads as many bytes as `value` has, which lives through the call.
     let answer = unsafe {
         libc::setsockopt(

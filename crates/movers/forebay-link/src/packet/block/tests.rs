@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::packet::frame::{HAS_TAG, HAS_TAG_TYPE};
 
 const BLOCK_BYTES: usize = 4_096;
 
