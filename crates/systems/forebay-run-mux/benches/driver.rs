@@ -46,8 +46,15 @@ fn inside() {
     for bytes in [64, 1_472] {
         let frame = frame(bytes);
         let sending = nobody(&frame);
-        let driver = packet::open("near", &packet::PacketOptions::default()).unwrap();
-        measure("packet", driver, &frame, sending);
+        let frames = packet::PacketOptions::default();
+        let blocks = packet::PacketOptions {
+            ring: packet::PacketRing::BLOCKS,
+            ..frames
+        };
+        for (name, options) in [("packet, frames", frames), ("packet, blocks", blocks)] {
+            let driver = packet::open("near", &options).unwrap();
+            measure(name, driver, &frame, sending);
+        }
         match xdp::open("near", &xdp::XdpOptions::default()) {
             Ok(driver) => measure("xdp", driver, &frame, sending),
             Err(error) => println!("xdp not measured: {error}"),

@@ -105,7 +105,7 @@ fn assert_told(world: &mut World, went: &SendCounts) {
 held!(
     frames_come_once_in_order_and_whole,
     Room::Ample, all_lengths,
-    packet Packet, xdp Xdp, tap Tap, pcap Pcap, emulated Emulated);
+    packet Packet, blocks Blocks, xdp Xdp, tap Tap, pcap Pcap, emulated Emulated);
 
 fn frames_come_once_in_order_and_whole(mut world: World) {
     // What this end sends, and what the host does, comes to nobody here.
@@ -128,7 +128,7 @@ fn frames_come_once_in_order_and_whole(mut world: World) {
 held!(
     what_is_sent_arrives_byte_for_byte,
     Room::Ample, none,
-    packet Packet, xdp Xdp, tap Tap, pcap Pcap, emulated Emulated);
+    packet Packet, blocks Blocks, xdp Xdp, tap Tap, pcap Pcap, emulated Emulated);
 
 fn what_is_sent_arrives_byte_for_byte(mut world: World) {
     let frames = all_lengths();
@@ -153,7 +153,7 @@ fn what_is_sent_arrives_byte_for_byte(mut world: World) {
 held!(
     a_frame_that_is_too_long_or_short_is_refused_by_name,
     Room::Ample, none,
-    packet Packet, xdp Xdp, tap Tap, pcap Pcap, emulated Emulated);
+    packet Packet, blocks Blocks, xdp Xdp, tap Tap, pcap Pcap, emulated Emulated);
 
 fn a_frame_that_is_too_long_or_short_is_refused_by_name(mut world: World) {
     let send = &mut world.driver.send;
@@ -184,7 +184,7 @@ fn a_frame_that_is_too_long_or_short_is_refused_by_name(mut world: World) {
 held!(
     a_frame_that_comes_too_long_is_dropped_by_name,
     Room::Ample, none,
-    packet Packet, xdp Xdp, tap Tap, emulated Emulated);
+    packet Packet, blocks Blocks, xdp Xdp, tap Tap, emulated Emulated);
 
 fn a_frame_that_comes_too_long_is_dropped_by_name(mut world: World) {
     world.far.set_mtu(3_000);
@@ -206,7 +206,7 @@ fn a_frame_that_comes_too_long_is_dropped_by_name(mut world: World) {
 held!(
     full_means_no_room_now_and_room_later,
     Room::LittleOut, none,
-    packet Packet, xdp Xdp, tap Tap, emulated Emulated);
+    packet Packet, blocks Blocks, xdp Xdp, tap Tap, emulated Emulated);
 
 /// Sends until there is no room.
 fn fill(world: &mut World, frames: &mut Vec<Vec<u8>>) {
@@ -257,7 +257,7 @@ fn too_many() -> Vec<Vec<u8>> {
 held!(
     books_close_when_frames_are_lost,
     Room::LittleIn, too_many,
-    packet Packet, xdp Xdp, tap Tap, emulated Emulated);
+    packet Packet, blocks Blocks, xdp Xdp, tap Tap, emulated Emulated);
 
 fn books_close_when_frames_are_lost(mut world: World) {
     let carried = world.begin();
@@ -292,7 +292,7 @@ fn books_close_when_frames_are_lost(mut world: World) {
 held!(
     a_link_that_goes_down_and_up_is_survived_and_told,
     Room::Ample, none,
-    packet Packet, xdp Xdp, tap Tap, emulated Emulated);
+    packet Packet, blocks Blocks, xdp Xdp, tap Tap, emulated Emulated);
 
 fn change(from: Link, to: Link) -> Vec<Change> {
     vec![Change::Link { from, to }]
@@ -359,7 +359,7 @@ fn a_link_that_goes_down_and_up_is_survived_and_told(mut world: World) {
 held!(
     a_change_of_the_longest_packet_is_told,
     Room::Ample, none,
-    packet Packet, xdp Xdp, tap Tap, emulated Emulated);
+    packet Packet, blocks Blocks, xdp Xdp, tap Tap, emulated Emulated);
 
 fn a_change_of_the_longest_packet_is_told(mut world: World) {
     let first = world.driver.card.look();
@@ -388,7 +388,7 @@ fn a_change_of_the_longest_packet_is_told(mut world: World) {
 held!(
     a_card_that_is_gone_is_told_and_harms_nobody,
     Room::Ample, none,
-    packet Packet, xdp Xdp, tap Tap, emulated Emulated);
+    packet Packet, blocks Blocks, xdp Xdp, tap Tap, emulated Emulated);
 
 fn a_card_that_is_gone_is_told_and_harms_nobody(mut world: World) {
     world.far.set_link(Link::Gone);
@@ -409,7 +409,7 @@ fn a_card_that_is_gone_is_told_and_harms_nobody(mut world: World) {
 held!(
     each_half_may_have_a_thread,
     Room::Ample, all_lengths,
-    packet Packet, xdp Xdp, tap Tap, pcap Pcap, emulated Emulated);
+    packet Packet, blocks Blocks, xdp Xdp, tap Tap, pcap Pcap, emulated Emulated);
 
 fn each_half_may_have_a_thread(mut world: World) {
     let frames = all_lengths();

@@ -9,6 +9,7 @@ use forebay_link::packet::{
     BATCH_FRAMES_MAX, Event, FrameBatch, PacketPort, PortOptions, RingSize, SendPort, Stopped,
 };
 use forebay_link::pcap::Frames;
+use forebay_run_mux::driver::packet::PacketRing;
 use forebay_run_mux::driver::{Driver, Link, emulated, packet, pcap, tap, xdp};
 use forebay_sys::clock::monotonic_ns;
 use forebay_sys::eventfd::EventFd;
@@ -25,7 +26,10 @@ const KIND: [u8; 2] = [0x88, 0xb5];
 /// Backends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
+    /// With a ring of frames.
     Packet,
+    /// With a ring of blocks.
+    Blocks,
     Xdp,
     Tap,
     Pcap,
@@ -98,7 +102,7 @@ pub(crate) fn run(
     let folder = tempfile::tempdir().unwrap();
     let first = first();
     let (driver, far) = match kind {
-        Kind::Packet | Kind::Xdp => wired(kind, room),
+        Kind::Packet | Kind::Blocks | Kind::Xdp => wired(kind, room),
         Kind::Tap => tapped(room),
         Kind::Pcap => filed(folder.path().into(), &first),
         Kind::Emulated => in_memory(room),
@@ -330,7 +334,7 @@ fn wired(kind: Kind, room: Room) -> (Driver, Box<dyn Far>) {
     lay();
     carries();
     let mut near = "near";
-    if kind == Kind::Packet && room == Room::LittleOut {
+    if kind != Kind::Xdp && room == Room::LittleOut {
         // Queueing disciplines of the interface itself are passed by; one below it holds what it has, and the sender's memory with it.
         sh("tc qdisc add dev near root tbf rate 8mbit burst 16k limit 1000k");
         sh("ip link add link near name slow type macvlan mode private");
@@ -359,9 +363,17 @@ fn wired(kind: Kind, room: Room) -> (Driver, Box<dyn Far>) {
             xdp::open(near, &options).unwrap()
         }
         _ => {
-            let blocks = if room == Room::LittleIn { 2 } else { 64 };
+            let is_little = room == Room::LittleIn;
+            let ring = match kind {
+                Kind::Blocks => PacketRing::Blocks(RingSize {
+                    block_bytes: 1 << 16,
+                    blocks: if is_little { 2 } else { 64 },
+                    block_timeout_ms: 1,
+                }),
+                _ => PacketRing::Frames(if is_little { 64 } else { 1_024 }),
+            };
             let options = packet::PacketOptions {
-                blocks,
+                ring,
                 ..packet::PacketOptions::default()
             };
             packet::open(near, &options).unwrap()
