@@ -51,7 +51,15 @@ pub struct Share {
     pub guaranteed_frames: u32,
 }
 
-/// A client that cannot be taken in.
+impl Share {
+    fn check(self) -> Result<(), OutOfRange> {
+        let (queue, guaranteed) = (self.queue_frames, self.guaranteed_frames);
+        in_range("queue_frames", queue.into(), 1, BUFFERS_MAX.into())?;
+        in_range("guaranteed_frames", guaranteed.into(), 0, queue.into())
+    }
+}
+
+/// A share of the pool that a client cannot have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ShareError {
     /// A setting is outside its range.
@@ -70,6 +78,12 @@ pub enum ShareError {
     /// It is there already.
     #[error("{client} is there already")]
     Known {
+        /// The client.
+        client: ClientId,
+    },
+    /// It is not there.
+    #[error("{client} is not there")]
+    Unknown {
         /// The client.
         client: ClientId,
     },
@@ -209,22 +223,11 @@ impl ReceivePool {
     /// # Errors
     /// It is there already, its share is outside its range, or more would be guaranteed than there is.
     pub fn add_client(&mut self, client: ClientId, share: Share) -> Result<(), ShareError> {
-        let (queue, guaranteed) = (share.queue_frames, share.guaranteed_frames);
-        in_range("queue_frames", queue.into(), 1, BUFFERS_MAX.into())?;
-        in_range("guaranteed_frames", guaranteed.into(), 0, queue.into())?;
+        share.check()?;
         if self.holders[client.index()].is_some() {
             return Err(ShareError::Known { client });
         }
-        let left = self.size() - self.promised;
-        if guaranteed > left {
-            let asked = guaranteed;
-            return Err(ShareError::Promised {
-                client,
-                asked,
-                left,
-            });
-        }
-        self.promised += guaranteed;
+        self.promise(client, 0, share.guaranteed_frames)?;
         self.pending.insert(client);
         self.holders[client.index()] = Some(Holder {
             share,
@@ -234,6 +237,42 @@ impl ReceivePool {
             faults: PerReason::default(),
         });
         self.settle();
+        Ok(())
+    }
+
+    /// Changes how a client shares the pool. It keeps what it holds, also where that is more than its queue now is; what others hold of a larger guarantee it has as
+    /// they give back.
+    ///
+    /// # Errors
+    /// It is not there, its share is outside its range, or more would be guaranteed than there is; then nothing has changed.
+    pub fn set_share(&mut self, client: ClientId, share: Share) -> Result<(), ShareError> {
+        share.check()?;
+        let holder = self.holders[client.index()].as_ref();
+        let before = holder.ok_or(ShareError::Unknown { client })?.share;
+        let guaranteed = share.guaranteed_frames;
+        self.promise(client, before.guaranteed_frames, guaranteed)?;
+        if let Some(holder) = &mut self.holders[client.index()] {
+            self.reserved -= holder.unused_grant();
+            holder.share = share;
+            holder.granted_frames = holder.granted_frames.min(guaranteed);
+            self.reserved += holder.unused_grant();
+        }
+        self.pending.insert(client);
+        self.settle();
+        Ok(())
+    }
+
+    /// Promises a client another guarantee, if all of them are no more than the pool.
+    fn promise(&mut self, client: ClientId, before: u32, asked: u32) -> Result<(), ShareError> {
+        let left = self.size() - (self.promised - before);
+        if asked > left {
+            return Err(ShareError::Promised {
+                client,
+                asked,
+                left,
+            });
+        }
+        self.promised = self.promised - before + asked;
         Ok(())
     }
 

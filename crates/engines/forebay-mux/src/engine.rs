@@ -194,6 +194,28 @@ impl Mux {
         self.transmit.set_client(client, sender)
     }
 
+    /// Changes how a client shares the receive buffers.
+    ///
+    /// # Errors
+    /// As [`ReceivePool::set_share`].
+    pub fn set_share(&mut self, client: ClientId, share: Share) -> Result<(), ShareError> {
+        self.pool.set_share(client, share)
+    }
+
+    /// Changes how long a class may be left without a turn.
+    ///
+    /// # Errors
+    /// As [`Transmit::set_guard`].
+    pub fn set_guard(&mut self, class: usize, guard_ns: Option<u64>) -> Result<(), OutOfRange> {
+        self.transmit.set_guard(class, guard_ns)
+    }
+
+    /// Packets of a client that wait to be sent.
+    #[must_use]
+    pub fn waiting(&self, client: ClientId) -> usize {
+        self.transmit.waiting(client)
+    }
+
     /// Changes the policy of a class at this time, ns.
     ///
     /// # Errors

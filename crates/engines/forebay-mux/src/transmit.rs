@@ -5,9 +5,9 @@
 //! Policies, their numbers, classes and bounds can be changed while packets wait; none is lost by that.
 
 mod queue;
+mod sender;
 
 use forebay_ledger::{OneOf, reasons};
-use thiserror::Error;
 
 use crate::account::Items;
 use crate::client::{CLIENTS_MAX, ClientId, ClientSet};
@@ -18,6 +18,7 @@ use forebay_settings::{OutOfRange, in_range};
 
 use self::queue::Queue;
 pub use self::queue::SendCounts;
+pub use self::sender::{Sender, SenderError};
 
 /// Most classes.
 pub const CLASSES_MAX: usize = 8;
@@ -59,45 +60,6 @@ pub struct ClassConfig {
     pub policy: PolicyConfig,
     /// When classes before it leave it no turn for so long, it gets one, in ns, 1 µs to 10 s; without it it may wait for ever.
     pub guard_ns: Option<u64>,
-}
-
-/// How a client sends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sender {
-    /// Its class, by its place in the list.
-    pub class: usize,
-    /// Most packets that wait, 1 to 65,536.
-    pub queue_packets: u32,
-    /// Longest that a packet may wait, in ns, 1 µs to 60 s; without it there is no bound.
-    pub sojourn_max_ns: Option<u64>,
-}
-
-/// What cannot be set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum SenderError {
-    /// A setting is outside its range.
-    #[error(transparent)]
-    Config(#[from] OutOfRange),
-    /// It is there already.
-    #[error("{client} is there already")]
-    Known {
-        /// The client.
-        client: ClientId,
-    },
-    /// It is not there.
-    #[error("{client} is not there")]
-    Unknown {
-        /// The client.
-        client: ClientId,
-    },
-    /// Packets of one that had this number before are still in the card.
-    #[error("{packets} packets of the former {client} are still in the card")]
-    Busy {
-        /// The number.
-        client: ClientId,
-        /// How many.
-        packets: u64,
-    },
 }
 
 /// What is to be done.
@@ -237,6 +199,17 @@ impl Transmit {
         for client in self.ready.and(&class.clients).iter() {
             class.policy.woke(client);
         }
+        Ok(())
+    }
+
+    /// Changes how long a class may be left without a turn, ns; nothing: for ever.
+    ///
+    /// # Errors
+    /// There is no such class, or the time is outside its range.
+    pub fn set_guard(&mut self, class: usize, guard_ns: Option<u64>) -> Result<(), OutOfRange> {
+        in_range("class", class as u64, 0, self.classes.len() as u64 - 1)?;
+        check_guard(guard_ns)?;
+        self.classes[class].guard_ns = guard_ns;
         Ok(())
     }
 

@@ -86,6 +86,7 @@ enum Step {
     TakeBack(u8, usize, Option<u32>),
     Remove(u8),
     Add(u8, u32, u32),
+    Change(u8, u32, u32),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -97,6 +98,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (client(), 0..40_u32).prop_map(|(client, buffer)| Step::TakeBack(client, 0, Some(buffer))),
         1 => client().prop_map(Step::Remove),
         2 => (client(), 1..20_u32, 0..12_u32).prop_map(|(client, queue, guaranteed)| Step::Add(client, queue, guaranteed)),
+        2 => (client(), 1..20_u32, 0..12_u32).prop_map(|(client, queue, guaranteed)| Step::Change(client, queue, guaranteed)),
     ]
 }
 
@@ -179,6 +181,25 @@ fn apply(pool: &mut ReceivePool, model: &mut Model, step: &Step) {
                 model.settle();
             }
         }
+        Step::Change(client, queue_frames, guaranteed_frames) => {
+            let share = Share {
+                queue_frames: *queue_frames,
+                guaranteed_frames: *guaranteed_frames,
+            };
+            let others = model.shares.iter().filter(|(of, _)| of != client);
+            let promised: u32 = others.map(|(_, share)| share.guaranteed_frames).sum();
+            let stands = model.share(*client).is_some()
+                && guaranteed_frames <= queue_frames
+                && promised + guaranteed_frames <= model.size;
+            assert_eq!(pool.set_share(id(*client), share).is_ok(), stands);
+            if stands {
+                let said = model.shares.iter_mut().find(|(of, _)| of == client);
+                said.unwrap().1 = share;
+                let granted = &mut model.granted[usize::from(*client)];
+                *granted = (*granted).min(*guaranteed_frames);
+                model.settle();
+            }
+        }
     }
 }
 
@@ -227,7 +248,7 @@ proptest! {
             model.shares.push((client, *share));
             model.settle();
         }
-        for step in steps.iter().filter(|step| !matches!(step, Step::Remove(_) | Step::Add(..))) {
+        for step in steps.iter().filter(|step| !matches!(step, Step::Remove(_) | Step::Add(..) | Step::Change(..))) {
             apply(&mut pool, &mut model, step);
             for (client, share) in (0..).zip(&shares) {
                 let is_below = model.held(client) < share.guaranteed_frames;
