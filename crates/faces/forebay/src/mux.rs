@@ -1,5 +1,8 @@
 //! `forebay mux`: one network card, shared by many untrusted clients.
 
+mod control;
+mod table;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -25,6 +28,8 @@ pub(crate) struct MuxArgs {
 enum Verb {
     Run(MuxRunArgs),
     Client(crate::mux_client::MuxClientArgs),
+    Status(control::MuxStatusArgs),
+    Set(control::MuxSetArgs),
 }
 
 /// Owns the card that a file names, and takes clients in at a socket.
@@ -53,6 +58,8 @@ pub(crate) fn run(args: &MuxArgs) -> Result<ExitCode> {
     match &args.verb {
         Verb::Run(args) => run_daemon(args),
         Verb::Client(args) => crate::mux_client::run(args),
+        Verb::Status(args) => control::status(args),
+        Verb::Set(args) => control::set(args),
     }
 }
 
@@ -92,6 +99,12 @@ fn print_text(record: &Record<MuxSummary>) {
         for (lie, times) in &client.lies {
             print_line(format_args!("{} lied: {lie}, {times} times", client.name));
         }
+    }
+    for change in &summary.changes {
+        print_line(format_args!(
+            "after {:.1} s: {}",
+            change.at_s, change.change
+        ));
     }
     for (reason, count) in &summary.refused {
         print_line(format_args!("refused: {count} connections, {reason}"));

@@ -66,6 +66,8 @@ const COMMANDS: &[(&str, &[(&str, Does)])] = &[
     // Its port is one of its own stack, at an address that this host does not have.
     ("mux client", &[("--port", Connects)]),
     ("mux run", &[]),
+    ("mux set", &[]),
+    ("mux status", &[]),
     ("net bus", &[("<ADDRESS>", Listens)]),
     (
         "net perf",

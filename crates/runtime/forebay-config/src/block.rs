@@ -346,8 +346,9 @@ impl<'p, 'a> Block<'p, 'a> {
     }
 }
 
-/// The number that a text such as `4Mi`, `64 k` or `2s` stands for, in bytes or milliseconds.
-fn amount(text: &str) -> Option<u64> {
+/// The number that a text such as `4Mi`, `64 k` or `1_000` stands for.
+#[must_use]
+pub fn amount(text: &str) -> Option<u64> {
     let text = text.trim().replace('_', "");
     let split = text
         .find(|c: char| !c.is_ascii_digit())

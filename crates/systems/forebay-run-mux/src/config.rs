@@ -12,6 +12,7 @@ use forebay_settings::{Settings as _, choices, settings};
 
 pub use classes::{ClassSettings, PolicyChoice};
 pub use clients::{ClientSettings, MacAddress};
+pub(crate) use idle::readers;
 
 use crate::plan::MuxPlan;
 
@@ -32,6 +33,10 @@ settings! {
         driver: DriverChoice = DriverChoice::Packet,
         /// The socket on which clients come in. Its directory must be there.
         socket: PathBuf = "forebay-mux.socket".into(),
+        /// The socket at which `forebay mux status` and `set` ask.
+        control: Option<PathBuf> => "`socket` with the ending .control",
+        /// Users (numbers) that may ask there, beside the daemon's own and root: they may change how all clients send.
+        control_uid: Vec<u32> = Vec::new() => "none",
         /// Where ledger and record lie. Made if it is not there.
         directory: PathBuf = "forebay-mux".into(),
         /// Receive buffers of all clients together. Each client has memory of its own for as many frames, of which it takes what it uses.
@@ -58,6 +63,15 @@ impl ConfigFile for MuxPlan {
             let remedy = "add interface = \"eth0\"";
             block.complain_whole("it names no card", "the interface that is shared", remedy);
         }
+        if said.control_path() == said.socket {
+            let right = "a path of its own";
+            block.complain(
+                "control",
+                "it is the clients' socket",
+                right,
+                "name another path",
+            );
+        }
         let classes = document.many::<ClassSettings>();
         let clients = document.many::<ClientSettings>();
         clients::check(&clients, &block);
@@ -76,6 +90,15 @@ impl ConfigFile for MuxPlan {
             block.complain_whole(&error.to_string(), right, "change the block that is named");
         }
         Some(plan)
+    }
+}
+
+impl MuxSettings {
+    /// Where the control socket is.
+    #[must_use]
+    pub fn control_path(&self) -> PathBuf {
+        let beside = || self.socket.with_extension("control");
+        self.control.clone().unwrap_or_else(beside)
     }
 }
 

@@ -7,6 +7,7 @@
 //! It sleeps when a round had nothing to do, after it has asked each client for its bell and looked once more.
 
 mod admit;
+mod control;
 mod rounds;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,7 @@ use forebay_sys::process::raise_open_files;
 use forebay_sys::seqpacket::SeqSocket;
 
 use self::admit::is_unread;
+use self::control::ControlDoor;
 use self::words::told;
 use crate::books::{AnswerCounts, Books};
 use crate::config::DriverChoice;
@@ -56,6 +58,7 @@ const EVENTS: usize = 64;
 const DOOR: u64 = 0;
 const RECEIVE: u64 = 1;
 const SEND: u64 = 2;
+const CONTROL: u64 = 3;
 /// Sockets of clients have even tokens from here on, bells odd ones.
 const CLIENTS: u64 = 4;
 
@@ -97,6 +100,7 @@ pub(crate) struct Daemon {
     mux: Mux,
     driver: Driver,
     door: Door,
+    control: ControlDoor,
     poller: Poller,
     places: Vec<Place>,
     answers: AnswerCounts,
@@ -131,6 +135,8 @@ impl Daemon {
         let door = Door::open(&plan.settings.socket)?;
         let poller = Poller::create(EVENTS)?;
         poller.add(&door, DOOR, Interest::Readable, Trigger::Level)?;
+        let control = ControlDoor::open(&plan, monotonic_ns())?;
+        poller.add(&control, CONTROL, Interest::Readable, Trigger::Level)?;
         let card = driver.receive.descriptor();
         poller.add(card, RECEIVE, Interest::Readable, Trigger::Level)?;
         driver.receive.settle();
@@ -141,6 +147,7 @@ impl Daemon {
             sizes,
             driver,
             door,
+            control,
             poller,
             answers: AnswerCounts::default(),
             given: VecDeque::new(),
@@ -209,6 +216,7 @@ impl Daemon {
             match token {
                 DOOR => self.admit(monotonic_ns()),
                 RECEIVE => self.is_card_calling = true,
+                CONTROL => control::serve(self, monotonic_ns()),
                 token if token >= CLIENTS && token % 2 == 0 => {
                     self.hear(ClientId::new(((token - CLIENTS) / 2) as u8));
                 }
@@ -270,7 +278,8 @@ impl Daemon {
 
     /// Shows the books, and tells of the card.
     fn tick(&mut self, host: &Host, books: &mut Books) {
-        for change in self.card_changes() {
+        let changes = self.card_changes();
+        for change in changes.into_iter().chain(self.control.news()) {
             host.say(format_args!("{change}"));
         }
         self.answers.held = self.answers_given();
@@ -361,13 +370,18 @@ impl Daemon {
             ClientSummary::of(name, place.connected, place.parted.clone(), &counts)
         });
         let residual = self.mux.residual().items;
+        let mut refused = self.door.refused.clone();
+        refused.extend(self.control.refused());
+        let (changes, changes_made) = self.control.changes();
         MuxSummary {
             interface: self.driver.card.name().to_owned(),
             frames_in: self.mux.frames().came.items,
             frames_out: 0,
             answers: self.answers.sent.items,
             connections: self.door.came,
-            refused: self.door.refused.clone(),
+            refused,
+            changes,
+            changes_made,
             signals: self.signals,
             engine_residual_items: u64::try_from(residual).unwrap_or(u64::MAX),
             clients: clients.collect(),

@@ -1,19 +1,16 @@
 //! The door for clients: a socket, connections that have not yet named a place, and the access list.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fs::{self, Permissions};
-use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use forebay_client::protocol::{Message, Name, RECORD_BYTES_MAX, Reason, Refusal};
 use forebay_mux::ClientId;
-use forebay_sys::SysError;
 use forebay_sys::epoll::{Interest, Poller, Trigger};
-use forebay_sys::seqpacket::{Arrived, Peer, SeqListener, SeqSocket};
+use forebay_sys::seqpacket::{Arrived, Peer, SeqSocket};
 
 use crate::error::MuxError;
+use crate::listener::Listener;
 use crate::plan::MuxPlan;
 
 /// Connections that may wait to be taken in.
@@ -28,13 +25,10 @@ const ACCEPTS_MAX: usize = 64;
 /// So long nobody is taken in when descriptors have run out.
 const SHUT_NS: u64 = 50_000_000;
 
-/// The socket on which clients come in. Its file goes with it.
+/// The socket on which clients come in.
 #[derive(Debug)]
 pub(crate) struct Door {
-    listener: SeqListener,
-    path: PathBuf,
-    /// The socket's file: what another process puts in its place is left alone.
-    file: Option<FileId>,
+    listener: Listener,
     /// The listener, and connections that have said nothing yet.
     waits: Poller,
     visitors: VecDeque<Visitor>,
@@ -69,25 +63,14 @@ enum Heard {
 }
 
 impl Door {
-    /// Listens. The file of a process that is dead is removed.
+    /// Listens.
     pub(crate) fn open(path: &Path) -> Result<Self, MuxError> {
-        let listener = match SeqListener::bind(path, BACKLOG) {
-            Err(error) if error.kind() == ErrorKind::AddrInUse => {
-                clear(path)?;
-                SeqListener::bind(path, BACKLOG)?
-            }
-            bound => bound?,
-        };
-        let file = FileId::of(path);
         // Each user may knock: the access list says which of them comes in.
-        fs::set_permissions(path, Permissions::from_mode(0o666))
-            .map_err(|error| refused(path, "chmod", error))?;
+        let listener = Listener::open(path, BACKLOG, 0o666)?;
         let waits = Poller::create(1)?;
         waits.add(&listener, 0, Interest::Readable, Trigger::Level)?;
         Ok(Self {
             listener,
-            path: path.into(),
-            file,
             waits,
             visitors: VecDeque::new(),
             shut_until_ns: None,
@@ -278,43 +261,6 @@ pub(crate) fn say_no(socket: &SeqSocket, reason: Reason, text: &str) {
     let _ = socket.send(&refusal.emit(), &[]);
 }
 
-fn refused(path: &Path, call: &'static str, error: std::io::Error) -> SysError {
-    SysError::new(call, path.display().to_string(), error)
-}
-
-/// Removes the socket of a process that is dead; and nothing else that lies there.
-fn clear(path: &Path) -> Result<(), MuxError> {
-    let found = fs::symlink_metadata(path).map_err(|error| refused(path, "lstat", error))?;
-    if !found.file_type().is_socket() {
-        return Err(MuxError::NoSocket { path: path.into() });
-    }
-    let is_dead =
-        SeqSocket::connect(path).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
-    if !is_dead {
-        return Err(MuxError::InUse { path: path.into() });
-    }
-    let removed = fs::remove_file(path);
-    Ok(removed.map_err(|error| refused(path, "unlink", error))?)
-}
-
-/// Which file it is, whatever it is called: its device and its number there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct FileId {
-    device: u64,
-    inode: u64,
-}
-
-impl FileId {
-    /// Of the file at this path, if one is there.
-    fn of(path: &Path) -> Option<Self> {
-        let found = fs::symlink_metadata(path).ok()?;
-        Some(Self {
-            device: found.dev(),
-            inode: found.ino(),
-        })
-    }
-}
-
 /// Readable when somebody comes or says something.
 impl AsFd for Door {
     fn as_fd(&self) -> BorrowedFd<'_> {
@@ -322,18 +268,12 @@ impl AsFd for Door {
     }
 }
 
-impl Drop for Door {
-    fn drop(&mut self) {
-        if self.file.is_some() && FileId::of(&self.path) == self.file {
-            // Where it is gone already, there is nothing to do.
-            let _ = fs::remove_file(&self.path);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::MetadataExt;
+
+    use forebay_sys::seqpacket::SeqListener;
 
     use super::*;
     use crate::config::ClientSettings;

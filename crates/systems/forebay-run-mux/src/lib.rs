@@ -5,6 +5,7 @@
 //! | [`driver`] | frames from a card and onto one, with what was lost where, over five kinds of cards |
 //! | `daemon` | the loop: card, engine and clients |
 //! | `door` | where clients come in, and which of them may |
+//! | [`control`] | what a multiplexer at work is asked, and other settings |
 //! | `lane` | the memory that one client shares with the daemon |
 //! | `plan`, [`config`] | what the file says, and what the engine is told for it |
 //! | `books`, `summary` | the ledger, and the record at the end |
@@ -12,11 +13,13 @@
 
 mod books;
 pub mod config;
+pub mod control;
 mod daemon;
 mod door;
 pub mod driver;
 mod error;
 mod lane;
+mod listener;
 mod plan;
 mod summary;
 

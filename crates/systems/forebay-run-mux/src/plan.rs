@@ -5,7 +5,7 @@ use forebay_mux::buffers::Share;
 use forebay_mux::classify::{Classifier, Multicast, Prefix, Rule, RuleError, Wish};
 use forebay_mux::descriptor::TransmitLimits;
 use forebay_mux::responder::Address;
-use forebay_mux::transmit::Sender;
+use forebay_mux::transmit::{ClassConfig, Sender};
 use forebay_mux::{ClientConfig, ClientId, Mac, Mux, MuxConfig};
 use forebay_wire::packet::{TCP, UDP};
 
@@ -73,17 +73,26 @@ impl MuxPlan {
         })
     }
 
+    /// Its classes; the usual one where the file has none.
+    pub(crate) fn classes_or_usual(&self) -> Vec<ClassSettings> {
+        match self.classes.is_empty() {
+            true => vec![ClassSettings::default()],
+            false => self.classes.clone(),
+        }
+    }
+
+    /// What the engine is told of classes.
+    pub(crate) fn class_configs(&self) -> Vec<ClassConfig> {
+        let classes = self.classes_or_usual();
+        let configs = classes.iter().map(|class| class.class(&self.clients));
+        configs.collect()
+    }
+
     /// The engine without clients: frames for each are known as such from the start.
     pub(crate) fn engine(&self) -> Result<Mux, MuxError> {
-        let mut classes: Vec<_> = self.classes.iter().collect();
-        let usual = ClassSettings::default();
-        if classes.is_empty() {
-            classes.push(&usual);
-        }
-        let classes = classes.iter().map(|class| class.class(&self.clients));
         let config = MuxConfig {
             receive_buffers: self.settings.receive_buffers,
-            classes: classes.collect(),
+            classes: self.class_configs(),
             faults_of_a_kind_max: self.settings.faults_max(),
         };
         Ok(Mux::new(&config, self.classifier()?)?)
@@ -180,17 +189,27 @@ impl ClientSettings {
         }
     }
 
+    /// How it shares the receive buffers.
+    pub(crate) const fn share(&self) -> Share {
+        Share {
+            queue_frames: self.queue,
+            guaranteed_frames: self.guarantee,
+        }
+    }
+
+    /// How it sends.
+    pub(crate) fn sender(&self) -> Sender {
+        Sender {
+            class: self.class.into(),
+            queue_packets: self.transmit_queue,
+            sojourn_max_ns: self.sojourn_max_us.map(|us| us * 1000),
+        }
+    }
+
     fn client(&self, transmit_buffers: u32, sizes: Sizes) -> ClientConfig {
         ClientConfig {
-            share: Share {
-                queue_frames: self.queue,
-                guaranteed_frames: self.guarantee,
-            },
-            sender: Sender {
-                class: self.class.into(),
-                queue_packets: self.transmit_queue,
-                sojourn_max_ns: self.sojourn_max_us.map(|us| us * 1000),
-            },
+            share: self.share(),
+            sender: self.sender(),
             limits: TransmitLimits {
                 buffers: transmit_buffers,
                 buffer_bytes: sizes.transmit.frame_bytes,

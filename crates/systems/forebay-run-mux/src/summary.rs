@@ -6,6 +6,8 @@ use forebay_mux::account::ClientCounts;
 use forebay_run::record::Record;
 use serde::Serialize;
 
+use crate::control::Changed;
+
 /// The record of a multiplexer.
 pub type MuxRecord = Record<MuxSummary>;
 
@@ -22,14 +24,32 @@ pub struct MuxSummary {
     pub answers: u64,
     /// Connections that came.
     pub connections: u64,
-    /// Those that got no place, by reason.
+    /// Those that got no place, by reason; of the control socket as `control_…`.
     pub refused: BTreeMap<&'static str, u64>,
+    /// Settings that were changed while it ran, the last 256.
+    pub changes: Vec<SettingChange>,
+    /// All of them.
+    pub changes_made: u64,
     /// Bells that were rung for clients.
     pub signals: u64,
     /// What the engine's own audit leaves over, in items.
     pub engine_residual_items: u64,
     /// Each place for a client, in the order of the file.
     pub clients: Vec<ClientSummary>,
+}
+
+/// A setting that was changed while it ran.
+#[derive(Clone, Debug, Serialize)]
+pub struct SettingChange {
+    /// When, in s since the begin.
+    pub at_s: f64,
+    /// The user that said it.
+    pub uid: u32,
+    /// Its process.
+    pub pid: u32,
+    /// What.
+    #[serde(flatten)]
+    pub change: Changed,
 }
 
 /// What became of a place, all clients that had it together.

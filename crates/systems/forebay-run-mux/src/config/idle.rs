@@ -22,6 +22,13 @@ const OF_CLIENTS: [(&str, &[PolicyChoice]); 4] = [
     ("quantum_bytes", &[DeficitRoundRobin]),
 ];
 
+/// The policies that read a key of a class or a client; none of a key that all of them read.
+pub(crate) fn readers(key: &str) -> Option<&'static [PolicyChoice]> {
+    let mut all = OF_CLASSES.iter().chain(&OF_CLIENTS);
+    all.find(|(name, _)| *name == key)
+        .map(|(_, readers)| *readers)
+}
+
 /// Complains of each key that has no effect where it stands.
 pub(super) fn check(
     classes: &[(ClassSettings, Block<'_, '_>)],
