@@ -337,3 +337,6 @@ fn drops(counts: &ClientCounts<'_>) -> BTreeMap<String, u64> {
     let all = delivery.chain(transmit).chain([receive]);
     all.filter(|(_, lost)| *lost > 0).collect()
 }
+
+#[cfg(test)]
+mod tests;

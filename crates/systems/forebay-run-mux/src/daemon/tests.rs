@@ -19,15 +19,15 @@ use crate::driver::{
 };
 
 /// A daemon, and the other end of its cable.
-struct Rig {
-    daemon: Daemon,
-    far: FarEnd,
+pub(super) struct Rig {
+    pub(super) daemon: Daemon,
+    pub(super) far: FarEnd,
     _folder: tempfile::TempDir,
 }
 
 /// A client with both of its pools.
 #[derive(Debug)]
-struct Station {
+pub(super) struct Station {
     socket: SeqSocket,
     receiver: BareReceiver,
     sender: BareSender,
@@ -47,7 +47,7 @@ fn plan(folder: &std::path::Path, keys: &str) -> MuxPlan {
 }
 
 impl Rig {
-    fn new(keys: &str, options: &EmulatedOptions) -> Self {
+    pub(super) fn new(keys: &str, options: &EmulatedOptions) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let plan = plan(folder.path(), keys);
         let (driver, far) = emulated::open(options).unwrap();
@@ -67,7 +67,7 @@ impl Rig {
         socket
     }
 
-    fn join(&mut self, name: &str) -> Station {
+    pub(super) fn join(&mut self, name: &str) -> Station {
         let socket = self.knock(name);
         let (mut record, mut fds) = ([0; 256], Vec::new());
         let bytes = loop {
@@ -90,7 +90,7 @@ impl Rig {
         }
     }
 
-    fn counts(&self, place: u8) -> ClientSummary {
+    pub(super) fn counts(&self, place: u8) -> ClientSummary {
         let summary = self.daemon.summary();
         summary.clients.into_iter().nth(place.into()).unwrap()
     }
@@ -106,7 +106,7 @@ fn spec(shape: PoolShape) -> FramePoolSpec {
 
 impl Station {
     /// Hands packets over, and shows them to the daemon.
-    fn send(&mut self, packets: u32) {
+    pub(super) fn send(&mut self, packets: u32) {
         for _ in 0..packets {
             let packet = frame_from(0, self.sent);
             self.sender.send(self.sent % 1_024, &packet, 0).unwrap();
