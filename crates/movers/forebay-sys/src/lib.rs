@@ -19,6 +19,7 @@ pub mod addresses;
 pub mod arena;
 pub mod cgroup;
 pub mod clock;
+pub mod confine;
 pub mod control;
 pub mod cpu_latency;
 pub mod direct;
