@@ -4,6 +4,8 @@
 //! them; the memory of a frame that was never given is not there. What a client hands over to be sent is copied out once, when the engine has found nothing wrong
 //! with where it says that it lies; the copy has the place of its buffer, and stays until the card has it.
 
+use std::collections::TryReserveError;
+use std::error::Error;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use forebay_client::protocol::{Message, PoolShape};
@@ -26,12 +28,20 @@ struct Copies {
 }
 
 impl Copies {
-    fn new(shape: PoolShape) -> Self {
-        Self {
-            bytes: vec![0; room_bytes(shape)],
-            lengths: vec![0; shape.frames as usize],
+    /// Room for all of them, none of which is used yet.
+    ///
+    /// # Errors
+    /// There is not as much memory.
+    fn new(shape: PoolShape) -> Result<Self, TryReserveError> {
+        let (mut bytes, mut lengths) = (Vec::new(), Vec::new());
+        bytes.try_reserve_exact(room_bytes(shape))?;
+        lengths.try_reserve_exact(shape.frames as usize)?;
+        lengths.resize(shape.frames as usize, 0);
+        Ok(Self {
+            bytes,
+            lengths,
             frame_bytes: shape.frame_bytes as usize,
-        }
+        })
     }
 
     /// Has a packet copied to the place of its buffer. Where that fails, no packet is there.
@@ -44,6 +54,11 @@ impl Copies {
     ) -> Option<&[u8]> {
         let length = self.lengths.get_mut(buffer as usize)?;
         let at = buffer as usize * self.frame_bytes;
+        let end = at + self.frame_bytes;
+        if self.bytes.len() < end {
+            // Within the room that was asked for: buffers are used from the first one on.
+            self.bytes.resize(end, 0);
+        }
         let room = self.bytes.get_mut(at..)?.get_mut(..bytes as usize)?;
         *length = if copy(room) { bytes } else { 0 };
         (*length > 0).then_some(room)
@@ -87,11 +102,15 @@ pub(crate) struct Lane {
 pub(crate) struct Ends {
     sender: BareSender,
     receiver: BareReceiver,
+    copies: Copies,
 }
 
 impl Ends {
     /// Makes the memory of a client: this side's ends, and the descriptors for the client.
-    pub(crate) fn make(sizes: Sizes) -> Result<(Self, Vec<OwnedFd>), RingError> {
+    ///
+    /// # Errors
+    /// Memory or descriptors are lacking.
+    pub(crate) fn make(sizes: Sizes) -> Result<(Self, Vec<OwnedFd>), Box<dyn Error>> {
         let (receive, transmit) = (spec(sizes.receive), spec(sizes.transmit));
         let (down, up) = (
             FramePoolMemory::create(&receive)?,
@@ -101,6 +120,7 @@ impl Ends {
         let ends = Self {
             sender: BareSender::map(&receive, down.sender_fds()?)?,
             receiver: BareReceiver::map(&transmit, up.receiver_fds()?)?,
+            copies: Copies::new(sizes.transmit)?,
         };
         let mut fds = down.receiver_fds()?;
         fds.extend(up.sender_fds()?);
@@ -110,12 +130,11 @@ impl Ends {
 
 impl Lane {
     /// A client at the other end of these.
-    pub(crate) fn new(socket: SeqSocket, ends: Ends, sizes: Sizes) -> Self {
-        let transmit = sizes.transmit;
+    pub(crate) fn new(socket: SeqSocket, ends: Ends) -> Self {
         Self {
             sender: ends.sender,
             receiver: ends.receiver,
-            copies: Copies::new(transmit),
+            copies: ends.copies,
             bell_record: Message::Bell.emit(),
             socket,
             is_given: false,
@@ -241,8 +260,29 @@ mod tests {
     }
 
     #[test]
+    fn copies_for_which_there_is_no_memory_are_refused() {
+        let refused = Copies::new(shape(u32::MAX, 1 << 31)).unwrap_err();
+        assert!(!refused.to_string().is_empty());
+    }
+
+    #[test]
+    fn copies_stay_where_they_are_as_others_come() {
+        let mut copies = Copies::new(shape(3, 64)).unwrap();
+        for buffer in [2, 0, 1] {
+            let filled = copies.fill(buffer, 64, |to| {
+                to.fill(buffer as u8);
+                true
+            });
+            assert!(filled.is_some());
+        }
+        for buffer in 0..3 {
+            assert_eq!(copies.of(buffer, 64), Some(&[buffer as u8; 64][..]));
+        }
+    }
+
+    #[test]
     fn a_packet_that_was_not_copied_is_not_there() {
-        let mut copies = Copies::new(shape(2, 64));
+        let mut copies = Copies::new(shape(2, 64)).unwrap();
         let filled = copies.fill(1, 20, |to| {
             to.fill(7);
             true

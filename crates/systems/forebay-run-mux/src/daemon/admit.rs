@@ -136,7 +136,7 @@ impl Daemon {
             Ok(made) => made,
             Err(error) => return Err((socket, error.to_string())),
         };
-        let lane = Lane::new(socket, ends, self.sizes);
+        let lane = Lane::new(socket, ends);
         let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
         let watched = self.watch(client, &lane);
         let said = watched.and_then(|()| lane.socket.send(&welcome.emit(), &fds));
