@@ -43,6 +43,8 @@ settings! {
         receive_buffers: u32 [1..=65_536] = 1024,
         /// Buffers of each client for frames that it sends.
         transmit_buffers: u32 [1..=65_536] = 256,
+        /// Whether the daemon gives its rights away once card, sockets and books are open: capabilities, new privileges, other files, sockets and system calls.
+        confine: bool = true,
         /// After so many lies of one kind a client is disconnected. 0: never.
         faults_of_a_kind_max: u32 [0..=4_294_967_295] = 100,
         /// The run ends after so long.

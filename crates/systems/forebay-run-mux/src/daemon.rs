@@ -7,6 +7,7 @@
 //! It sleeps when a round had nothing to do, after it has asked each client for its bell and looked once more.
 
 mod admit;
+mod confined;
 mod control;
 mod rounds;
 #[cfg(test)]
@@ -25,11 +26,13 @@ use forebay_run::record::Record;
 use forebay_run::run_dir::RunEnd;
 use forebay_run::{Host, System, Urgency};
 use forebay_sys::clock::monotonic_ns;
+use forebay_sys::confine::Confined;
 use forebay_sys::epoll::{Interest, Poller, Trigger};
 use forebay_sys::process::raise_open_files;
 use forebay_sys::seqpacket::SeqSocket;
 
 use self::admit::is_unread;
+use self::confined::confine;
 use self::control::ControlDoor;
 use self::words::told;
 use crate::books::{AnswerCounts, Books};
@@ -101,6 +104,7 @@ pub(crate) struct Daemon {
     driver: Driver,
     door: Door,
     control: ControlDoor,
+    confined: Option<Confined>,
     poller: Poller,
     places: Vec<Place>,
     answers: AnswerCounts,
@@ -148,6 +152,7 @@ impl Daemon {
             driver,
             door,
             control,
+            confined: None,
             poller,
             answers: AnswerCounts::default(),
             given: VecDeque::new(),
@@ -378,6 +383,7 @@ impl Daemon {
             frames_in: self.mux.frames().came.items,
             frames_out: 0,
             answers: self.answers.sent.items,
+            confined: self.confined.map(Into::into),
             connections: self.door.came,
             refused,
             changes,
@@ -420,6 +426,9 @@ impl System for MuxPlan {
         let (plan, card) = (daemon.plan.clone(), daemon.driver.card.name().to_owned());
         let out = Some(plan.settings.directory.as_path()).filter(|it| !it.as_os_str().is_empty());
         let mut books = Books::open(out, &plan, &card, &mut |line| host.warn(line))?;
+        if plan.settings.confine {
+            daemon.confined = Some(confine(&plan.settings, host)?);
+        }
         host.say(format_args!(
             "the multiplexer of {card} takes clients in at {}",
             plan.settings.socket.display()

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use forebay_mux::account::ClientCounts;
 use forebay_run::record::Record;
+use forebay_sys::confine::Confined;
 use serde::Serialize;
 
 use crate::control::Changed;
@@ -22,6 +23,8 @@ pub struct MuxSummary {
     pub frames_out: u64,
     /// Answers to questions for addresses of clients that the card took.
     pub answers: u64,
+    /// What the daemon gave away of its rights; nothing: `confine` is false.
+    pub confined: Option<ConfinedSummary>,
     /// Connections that came.
     pub connections: u64,
     /// Those that got no place, by reason; of the control socket as `control_…`.
@@ -36,6 +39,36 @@ pub struct MuxSummary {
     pub engine_residual_items: u64,
     /// Each place for a client, in the order of the file.
     pub clients: Vec<ClientSummary>,
+}
+
+/// What holds of the daemon's confinement, as the kernel says.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct ConfinedSummary {
+    /// Threads that are confined: all of them.
+    pub threads: usize,
+    /// No thread has a capability.
+    pub no_capabilities: bool,
+    /// None could come back from the bounding set. False where the daemon had no right to empty it, as one that was not started as root.
+    pub no_bounding_set: bool,
+    /// No program that is started could have more rights.
+    pub no_new_privileges: bool,
+    /// System calls are filtered (seccomp).
+    pub system_calls: bool,
+    /// Version of landlock that holds files; nothing: this kernel has none.
+    pub landlock: Option<u32>,
+}
+
+impl From<Confined> for ConfinedSummary {
+    fn from(held: Confined) -> Self {
+        Self {
+            threads: held.threads,
+            no_capabilities: held.is_without_capabilities,
+            no_bounding_set: held.is_bounded,
+            no_new_privileges: held.is_without_new_privileges,
+            system_calls: held.is_filtered,
+            landlock: held.landlock,
+        }
+    }
 }
 
 /// A setting that was changed while it ran.

@@ -18,7 +18,7 @@ use crate::control::{
 use crate::error::MuxError;
 use crate::listener::Listener;
 use crate::plan::MuxPlan;
-use crate::summary::{ClientSummary, SettingChange};
+use crate::summary::{ClientSummary, ConfinedSummary, SettingChange};
 
 /// Connections that may wait to be taken in.
 const BACKLOG: u16 = 8;
@@ -294,6 +294,7 @@ fn status(daemon: &Daemon, first: usize, now_ns: u64) -> Value {
         "interface": daemon.driver.card.name(),
         "pid": std::process::id(),
         "uptime_s": now_ns.saturating_sub(daemon.control.begun_ns) as f64 / 1e9,
+        "confined": daemon.confined.map(ConfinedSummary::from),
         "receive_buffers": {"all": plan.settings.receive_buffers, "free": daemon.mux.free_frames()},
         "frames_in": daemon.mux.frames().came.items,
         "answers": daemon.answers.sent.items,
