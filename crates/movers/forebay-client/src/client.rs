@@ -1,12 +1,15 @@
 //! A client's end: its place at the daemon, and its two pools.
 
+mod reserved;
+mod waiting;
+
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use forebay_ring::{
-    Descriptor, FramePoolSpec, FrameReceiver, FrameSender, Full, RingError, SIDE_FDS, View,
+    Descriptor, Frame, FramePoolSpec, FrameReceiver, FrameSender, Full, RingError, SIDE_FDS, View,
 };
 use forebay_sys::clock::monotonic_ns;
 use forebay_sys::seqpacket::{Arrived, SeqSocket};
@@ -16,6 +19,9 @@ use crate::error::{ClientError, SendError};
 use crate::protocol::{
     HEADER_BYTES, Message, Name, PoolShape, RECORD_BYTES_MAX, WELCOME_FDS, Welcome,
 };
+
+pub use reserved::Reserved;
+pub use waiting::Woken;
 
 /// Bytes that a VLAN tag adds to a frame.
 const TAG_BYTES: usize = 4;
@@ -38,19 +44,6 @@ pub struct Counts {
     pub refused_full: u64,
 }
 
-/// What ended a wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Woken {
-    /// A frame is there to be received.
-    Frame,
-    /// Buffers for frames to be sent are back, after [`SendError::Full`].
-    Room,
-    /// The time has come.
-    Due,
-    /// A signal was handled by this thread, or the bell rang for what was taken already: wait again.
-    Early,
-}
-
 /// A client at its place.
 #[derive(Debug)]
 pub struct Client {
@@ -61,6 +54,10 @@ pub struct Client {
     /// A frame that was looked at and not yet received.
     next: Option<Descriptor>,
     is_full: bool,
+    /// Whether the daemon is asked to ring when buffers are back.
+    asks_for_room: bool,
+    /// Buffers in the hands of the program that makes frames in them.
+    reserved: usize,
     /// What ended the connection, heard while frames were still there: it is told behind them.
     farewell: Option<ClientError>,
     counts: Counts,
@@ -122,6 +119,8 @@ impl Client {
             welcome,
             next: None,
             is_full: false,
+            asks_for_room: false,
+            reserved: 0,
             farewell: None,
             counts: Counts::default(),
         })
@@ -213,18 +212,29 @@ impl Client {
         bytes: usize,
         make: impl FnOnce(&mut [u8]),
     ) -> Result<(), SendError> {
-        let (found, least, most) = (bytes, HEADER_BYTES, self.frame_bytes_max());
-        if !(least..=most).contains(&found) {
-            return Err(SendError::Length { found, least, most });
-        }
+        self.admit(bytes)?;
         self.is_full = !(self.is_ready()? && self.put(bytes, make)?);
+        self.note(bytes)
+    }
+
+    /// Whether the link takes a frame of so many bytes.
+    fn admit(&self, found: usize) -> Result<(), SendError> {
+        let (least, most) = (HEADER_BYTES, self.frame_bytes_max());
+        let is_frame = (least..=most).contains(&found);
+        is_frame
+            .then_some(())
+            .ok_or(SendError::Length { found, least, most })
+    }
+
+    /// Counts a frame that was handed over, or was not.
+    fn note(&mut self, bytes: usize) -> Result<(), SendError> {
         if self.is_full {
             self.counts.refused_full += 1;
             let frames = self.welcome.transmit.frames;
             return Err(SendError::Full { frames });
         }
         self.counts.sent += 1;
-        self.counts.sent_bytes += found as u64;
+        self.counts.sent_bytes += bytes as u64;
         Ok(())
     }
 
@@ -243,7 +253,8 @@ impl Client {
     /// As [`Self::is_ready`].
     pub fn frames_on_their_way(&mut self) -> Result<usize, ClientError> {
         self.sender.reclaim()?;
-        Ok((self.welcome.transmit.frames as usize).saturating_sub(self.sender.free_frames()))
+        let here = self.sender.free_frames() + self.reserved;
+        Ok((self.welcome.transmit.frames as usize).saturating_sub(here))
     }
 
     fn has_room(&mut self) -> Result<bool, ClientError> {
@@ -261,6 +272,11 @@ impl Client {
         if let Some(room) = self.sender.bytes_mut(&mut frame) {
             make(&mut room[..bytes]);
         }
+        self.hand_over(frame, bytes)
+    }
+
+    /// Hands a buffer over, or puts it back. False: there is no place for its descriptor.
+    fn hand_over(&mut self, frame: Frame, bytes: usize) -> Result<bool, ClientError> {
         let Err(unsent) = self.sender.send(frame, 0, bytes as u32, 0) else {
             return Ok(true);
         };
@@ -278,79 +294,13 @@ impl Client {
         self.sender.publish();
         self.sender.data.notify();
     }
+}
 
-    /// Flushes, and sleeps until a frame has come, buffers are back after [`SendError::Full`], the daemon is gone, or that time has come.
-    ///
-    /// # Errors
-    /// The daemon is gone ([`ClientError::Gone`]): connect again. It has refused this client from now on, or its memory has what an honest one does not write.
-    pub fn wait(&mut self, until: Instant) -> Result<Woken, ClientError> {
-        self.flush();
-        // Noted here, as what is found below ends it: a question that is not taken back has the daemon ring for ever.
-        let asks_for_room = self.is_full;
-        self.receiver.data.prepare();
-        if asks_for_room {
-            self.sender.returns.prepare();
-        }
-        let woken = self.sleep(until);
-        self.receiver.data.finish();
-        if asks_for_room {
-            self.sender.returns.finish();
-        }
-        woken
-    }
-
-    fn sleep(&mut self, until: Instant) -> Result<Woken, ClientError> {
-        if let Some(found) = self.found()? {
-            return Ok(found);
-        }
-        if let Some(farewell) = self.farewell.take() {
-            return Err(farewell);
-        }
-        let woken = wait::sleep_until_or([self.socket.as_fd()], deadline_ns(until), 0)?;
-        if matches!(woken, wait::Woken::Ready { .. }) {
-            self.farewell = self.hear().err();
-        }
-        // What the daemon gave before it went is not lost, and why it went is told behind that.
-        if let Some(found) = self.found()? {
-            return Ok(found);
-        }
-        match (self.farewell.take(), woken) {
-            (Some(farewell), _) => Err(farewell),
-            (None, wait::Woken::Due { .. }) => Ok(Woken::Due),
-            (None, _) => Ok(Woken::Early),
-        }
-    }
-
-    /// What there is to do.
-    fn found(&mut self) -> Result<Option<Woken>, ClientError> {
-        if self.look()? {
-            return Ok(Some(Woken::Frame));
-        }
-        let is_room = self.is_full && self.has_room()?;
-        self.is_full &= !is_room;
-        Ok(is_room.then_some(Woken::Room))
-    }
-
-    /// What the daemon says: bells, which are taken away, or a farewell.
-    fn hear(&self) -> Result<(), ClientError> {
-        let mut record = [0; RECORD_BYTES_MAX];
-        loop {
-            let bytes = match self.socket.receive(&mut record)? {
-                Arrived::Nothing => return Ok(()),
-                Arrived::End => return Err(ClientError::Gone),
-                Arrived::Record(bytes) => bytes,
-            };
-            match Message::parse(&record[..bytes])? {
-                Message::Bell => {}
-                Message::Refusal(refusal) => return Err(ClientError::Refused(refusal)),
-                other => {
-                    return Err(ClientError::Unexpected {
-                        expected: "a bell",
-                        found: other.kind_name(),
-                    });
-                }
-            }
-        }
+impl Held {
+    /// The number of its buffer, below the frames of the receive pool: no other frame that is held has it.
+    #[must_use]
+    pub const fn number(&self) -> u32 {
+        self.0.frame
     }
 }
 

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use forebay_client::protocol::{Message, PoolShape, Reason, Refusal, Welcome};
 use forebay_client::{Client, ClientError, Counts, SendError, Woken};
 use forebay_ring::{BareReceiver, BareSender, FramePoolMemory, FramePoolSpec};
+use forebay_sys::clock::monotonic_ns;
 use forebay_sys::seqpacket::{Arrived, SeqListener, SeqSocket};
 
 const LONG: Duration = Duration::from_secs(30);
@@ -399,4 +400,85 @@ fn an_answer_that_is_none_and_a_silent_daemon_are_errors() {
     assert!(matches!(name, Err(ClientError::Message(_))));
     let nobody = Client::connect(&daemon.path.with_extension("none"), "echo", LONG);
     assert!(matches!(nobody, Err(ClientError::System(_))));
+}
+
+#[test]
+fn a_frame_is_made_in_its_buffer_and_sent_or_put_back() {
+    let daemon = Daemon::open();
+    let (mut client, mut place) = daemon.place();
+    let mut reserved: Vec<_> = (0..4).map(|_| client.reserve().unwrap()).collect();
+    let mut numbers: Vec<u32> = reserved.iter().map(|one| one.number()).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, [0, 1, 2, 3], "each buffer once");
+    let full = client.reserve().unwrap_err();
+    assert!(matches!(full, SendError::Full { frames: 4 }), "{full}");
+    assert_eq!(client.frames_on_their_way().unwrap(), 0);
+    let mut one = reserved.pop().unwrap();
+    assert_eq!(client.reserved_mut(&mut one).len(), 118, "the link's most");
+    client.reserved_mut(&mut one)[..60].fill(7);
+    for wrong in [13, 119] {
+        let (error, back) = client.send_reserved(one, wrong).unwrap_err();
+        assert!(matches!(error, SendError::Length { .. }), "{error}");
+        one = back.unwrap();
+    }
+    let number = one.number();
+    client.send_reserved(one, 60).unwrap();
+    reserved.into_iter().for_each(|one| client.put_back(one));
+    assert_eq!(client.frames_on_their_way().unwrap(), 1);
+    client.flush();
+    let sent = place.receiver.next().unwrap().unwrap();
+    assert_eq!((sent.frame, sent.len), (number, 60));
+    assert_eq!(place.receiver.view(&sent).unwrap().to_vec(), [7; 60]);
+    assert!(
+        place.receiver.next().unwrap().is_none(),
+        "three were not sent"
+    );
+    let counts = Counts {
+        sent: 1,
+        sent_bytes: 60,
+        refused_full: 1,
+        ..Counts::default()
+    };
+    assert_eq!(client.counts(), counts);
+    (0..3).for_each(|_| client.send(&[0; 60]).unwrap());
+}
+
+/// Whether the client's descriptor is readable within a time.
+fn is_readable(client: &Client, most: Duration) -> bool {
+    let until_ns = monotonic_ns() + most.as_nanos() as u64;
+    let woken = forebay_sys::wait::sleep_until_or([client.as_fd()], until_ns, 0).unwrap();
+    matches!(woken, forebay_sys::wait::Woken::Ready { .. })
+}
+
+#[test]
+fn a_program_that_waits_for_more_is_woken_by_the_descriptor() {
+    let daemon = Daemon::open();
+    let (mut client, mut place) = daemon.place();
+    assert_eq!(client.arm().unwrap(), None);
+    assert!(!is_readable(&client, Duration::from_millis(1)));
+    place.give(1, b"one");
+    assert!(is_readable(&client, LONG));
+    assert_eq!(client.wait(Instant::now()).unwrap(), Woken::Frame);
+    assert!(!place.sender.data.is_asked(), "awake: nobody need ring");
+    assert_eq!(client.arm().unwrap(), Some(Woken::Frame), "it is not taken");
+    assert!(!place.sender.data.is_asked());
+    assert!(client.receive().unwrap().is_some());
+    // The bell of before is taken away by the next wait that finds nothing.
+    assert_eq!(client.wait(Instant::now()).unwrap(), Woken::Early);
+    while client.send(&[0; 60]).is_ok() {}
+    assert_eq!(client.arm().unwrap(), None);
+    assert!(!is_readable(&client, Duration::from_millis(1)));
+    while let Some(sent) = place.receiver.next().unwrap() {
+        place.receiver.free(sent.frame);
+    }
+    place.receiver.publish();
+    assert!(place.receiver.returns.is_asked());
+    place.ring();
+    assert!(is_readable(&client, LONG));
+    assert_eq!(client.wait(Instant::now()).unwrap(), Woken::Room);
+    assert!(!place.receiver.returns.is_asked());
+    drop(place);
+    assert_eq!(client.arm().unwrap(), None);
+    assert!(is_readable(&client, LONG));
+    while client.wait(Instant::now()).is_ok() {}
 }

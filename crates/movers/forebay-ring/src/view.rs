@@ -81,6 +81,13 @@ impl<'a> View<'a> {
         self.len
     }
 
+    /// Where its bytes begin, for code that is not Rust; it is valid as long as the view's frame, or range of a ring, is not given back. The rule above holds
+    /// there as well: what is read twice may differ.
+    #[inline]
+    pub fn as_ptr(&self) -> *const u8 {
+        self.at.as_ptr().cast_const()
+    }
+
     /// Whether there are no bytes.
     #[inline]
     pub fn is_empty(&self) -> bool {

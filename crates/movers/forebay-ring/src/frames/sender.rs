@@ -135,6 +135,13 @@ enum Owner {
 #[must_use = "a frame that is neither sent nor put back is lost to the pool"]
 pub struct Frame(u32);
 
+impl Frame {
+    /// Its number in the pool.
+    pub fn number(&self) -> u32 {
+        self.0
+    }
+}
+
 /// A frame that could not be sent, and why.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Unsent {
