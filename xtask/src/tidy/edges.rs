@@ -101,6 +101,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("forebay-python", &["forebay-run", "forebay-run-net"]),
+    ("forebay-client-c", &["forebay-client"]),
     ("xtask", &["forebay-testing"]),
 ];
 

@@ -73,7 +73,7 @@ fn uses(source: &Source) -> Vec<Finding> {
         .lines()
         .enumerate()
         .filter(|(_, line)| words(line).any(|word| word == "unsafe"));
-    let remedy = "move it into forebay-sys, -ring, -fabric or -xdp, behind a safe function";
+    let remedy = "move it into forebay-sys, -ring, -fabric or -xdp, behind a safe function; forebay-client-c has what C is handed alone";
     lines
         .map(|(number, _)| {
             Finding::at(

@@ -45,6 +45,7 @@ pub(super) const UNSAFE: Places = Places {
         "crates/movers/forebay-ring/",
         "crates/movers/forebay-fabric/",
         "crates/movers/forebay-xdp/",
+        "crates/faces/forebay-client-c/",
     ],
 };
 
@@ -77,6 +78,7 @@ pub(super) const FACES: Places = Places {
         "crates/faces/forebay/",
         "crates/tools/forebay-bench/",
         "crates/faces/forebay-python/",
+        "crates/faces/forebay-client-c/",
         "xtask/",
     ],
 };
