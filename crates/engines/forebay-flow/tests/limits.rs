@@ -356,3 +356,32 @@ fn a_time_of_the_future_moves_no_clock_for_others() {
         assert_eq!(table.taken(), table.exported());
     }
 }
+
+/// A flow with a time far ahead of the clock, and one behind it: each ends by its active time-out, counted from its own begin.
+#[test]
+fn a_flow_that_began_ahead_of_the_clock_ends_in_its_time_and_holds_up_no_other() {
+    let idle_timeout_ns = 1_000 * SECOND_NS;
+    let mut table = Table::new(&Config {
+        idle_timeout_ns,
+        ..Config::default()
+    })
+    .unwrap();
+    let ahead_s = 2_000;
+    let mut records = Vec::new();
+    for (flow, at_s) in [(1, 0), (2, ahead_s), (3, 10), (4, 20)] {
+        let packet = packet(flow, ACK, at_s * SECOND_NS);
+        table.handle_packet(&packet, &mut |record| records.push(*record));
+    }
+    assert_eq!(table.clock_ns(), 20 * SECOND_NS);
+    let active_s = 300;
+    let mut ends = Vec::new();
+    for now_s in 20..ahead_s + active_s + 2 {
+        // Enough ticks for a packet's share of ends.
+        table.tick(now_s * SECOND_NS, &mut |record| records.push(*record));
+        for record in records.drain(..) {
+            ends.push((record.start_ns / SECOND_NS, now_s, record.end_reason));
+        }
+    }
+    let ended = |begun_s| (begun_s, begun_s + active_s, EndReason::Active);
+    assert_eq!(ends, [0, 10, 20, ahead_s].map(ended));
+}

@@ -161,6 +161,23 @@ fn frames_come_to_the_port_of_their_queue_and_others_go_on() {
 }
 
 #[test]
+fn the_program_has_room_for_sixty_four_queues() {
+    on_cable(|_| {
+        let queues = "numrxqueues 66 numtxqueues 66";
+        sh(&format!(
+            "ip link add name many {queues} type veth peer name most {queues}"
+        ));
+        sh("ip link set dev many up; ip link set dev most up");
+        let redirect = Redirect::attach("many").unwrap();
+        let last = Port::open("many", 63, &small(64, 64)).unwrap();
+        redirect.steer(&last).unwrap();
+        let behind = Port::open("many", 64, &small(64, 64)).unwrap();
+        let refused = redirect.steer(&behind).unwrap_err();
+        assert!(refused.to_string().contains("0 to 63"), "{refused}");
+    });
+}
+
+#[test]
 fn a_port_is_of_its_queue_and_a_program_that_is_taken_off_sees_no_more() {
     on_cable(|_| {
         let queues = "numrxqueues 2 numtxqueues 2";
