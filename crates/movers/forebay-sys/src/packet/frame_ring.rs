@@ -92,9 +92,11 @@ impl ReceiveRing for FrameRing {
     }
 
     fn held(&self) -> u64 {
-        (0..self.frames)
-            .filter(|place| self.is_full(*place))
-            .count() as u64
+        let mut held = 0;
+        for place in 0..self.frames {
+            held += u64::from(self.is_full(place));
+        }
+        held
     }
 }
 
