@@ -1,5 +1,6 @@
 //! The multiplexer's file.
 
+mod card;
 mod classes;
 mod clients;
 mod idle;
@@ -19,18 +20,30 @@ use crate::plan::MuxPlan;
 choices! {
     /// How frames come from the card and go to it.
     pub enum DriverChoice {
-        /// By packet sockets. Needs CAP_NET_RAW.
+        /// By packet sockets, each frame at once. Needs CAP_NET_RAW.
         Packet = "packet",
+        /// By packet sockets, in blocks, up to 1 ms later: less work for few frames. Needs CAP_NET_RAW.
+        PacketBlocks = "packet-blocks",
+        /// Past the kernel's stack (AF_XDP). Needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF.
+        Xdp = "xdp",
+        /// The interface is made (TAP), and the host is at its other end. Needs CAP_NET_ADMIN and CAP_NET_RAW.
+        Tap = "tap",
+        /// Files in the place of a card.
+        Pcap = "pcap",
     }
 }
 
 settings! {
     /// The multiplexer: one network card, shared by many untrusted clients.
     pub struct MuxSettings in [mux] {
-        /// The interface, as eth0. It should have no address of its own: the host gets its frames as well.
-        interface: Option<String>,
+        /// The interface, as eth0. It should have no address of its own: the host gets its frames as well. Of the driver tap, the one that is made. The driver pcap has none.
+        interface: Option<String> => "required but for pcap",
         /// How frames come from it and go to it.
         driver: DriverChoice = DriverChoice::Packet,
+        /// Driver pcap: the capture whose frames come, as fast as they are read, when each place has a client.
+        pcap_read: Option<PathBuf> => "no frame comes",
+        /// Driver pcap: the capture that is made of frames that go. One that is there is written over.
+        pcap_write: Option<PathBuf> => "what goes is lost, as device",
         /// The socket on which clients come in. Its directory must be there.
         socket: PathBuf = "forebay-mux.socket".into(),
         /// The socket at which `forebay mux status` and `set` ask.
@@ -61,10 +74,6 @@ impl ConfigFile for MuxPlan {
 
     fn of(document: &Document<'_>) -> Option<Self> {
         let (said, block) = document.one::<MuxSettings>();
-        if !block.has("interface") {
-            let remedy = "add interface = \"eth0\"";
-            block.complain_whole("it names no card", "the interface that is shared", remedy);
-        }
         if said.control_path() == said.socket {
             let right = "a path of its own";
             block.complain(
@@ -74,6 +83,7 @@ impl ConfigFile for MuxPlan {
                 "name another path",
             );
         }
+        card::check(&said, &block);
         let classes = document.many::<ClassSettings>();
         let clients = document.many::<ClientSettings>();
         clients::check(&clients, &block);

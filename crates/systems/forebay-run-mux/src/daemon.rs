@@ -7,6 +7,7 @@
 //! It sleeps when a round had nothing to do, after it has asked each client for its bell and looked once more.
 
 mod admit;
+mod card;
 mod confined;
 mod control;
 mod rounds;
@@ -32,13 +33,13 @@ use forebay_sys::process::raise_open_files;
 use forebay_sys::seqpacket::SeqSocket;
 
 use self::admit::is_unread;
+use self::card::open_card;
 use self::confined::confine;
 use self::control::ControlDoor;
 use self::words::told;
 use crate::books::{AnswerCounts, Books};
 use crate::config::DriverChoice;
 use crate::door::{Caller, Door, say_no};
-use crate::driver::packet::{self, PacketOptions};
 use crate::driver::{CardWatch, Driver, Flushed};
 use crate::error::MuxError;
 use crate::lane::Lane;
@@ -124,6 +125,8 @@ pub(crate) struct Daemon {
     watch: CardWatch,
     /// The card's counts could not be read once.
     lacks_counts: bool,
+    /// Nothing is read of the card before each place has a client: of files, which would be read through before one could come.
+    is_early: bool,
 }
 
 impl Daemon {
@@ -141,11 +144,9 @@ impl Daemon {
         poller.add(&door, DOOR, Interest::Readable, Trigger::Level)?;
         let control = ControlDoor::open(&plan, monotonic_ns())?;
         poller.add(&control, CONTROL, Interest::Readable, Trigger::Level)?;
-        let card = driver.receive.descriptor();
-        poller.add(card, RECEIVE, Interest::Readable, Trigger::Level)?;
         driver.receive.settle();
         let watch = CardWatch::new(driver.card.look());
-        Ok(Self {
+        let mut daemon = Self {
             mux: plan.engine()?,
             places: plan.clients.iter().map(|_| Place::default()).collect(),
             sizes,
@@ -165,8 +166,22 @@ impl Daemon {
             signals: 0,
             watch,
             lacks_counts: false,
+            is_early: true,
             plan,
-        })
+        };
+        if daemon.plan.settings.driver != DriverChoice::Pcap {
+            daemon.begin()?;
+        }
+        Ok(daemon)
+    }
+
+    /// Reads the card from now on.
+    fn begin(&mut self) -> Result<(), MuxError> {
+        self.is_early = false;
+        let card = self.driver.receive.descriptor();
+        Ok(self
+            .poller
+            .add(card, RECEIVE, Interest::Readable, Trigger::Level)?)
     }
 
     /// Works until it is told to end. What failed, if something did.
@@ -380,6 +395,8 @@ impl Daemon {
         let (changes, changes_made) = self.control.changes();
         MuxSummary {
             interface: self.driver.card.name().to_owned(),
+            driver: self.plan.settings.driver.name(),
+            driver_mode: self.driver.mode,
             frames_in: self.mux.frames().came.items,
             frames_out: 0,
             answers: self.answers.sent.items,
@@ -393,22 +410,6 @@ impl Daemon {
             clients: clients.collect(),
         }
     }
-}
-
-/// Opens the card with room for frames as long as its MTU says.
-fn open_card(plan: &MuxPlan) -> Result<(Driver, Sizes), MuxError> {
-    let interface = plan.settings.interface.as_deref().unwrap_or_default();
-    let DriverChoice::Packet = plan.settings.driver;
-    let mut options = PacketOptions::default();
-    let mut driver = packet::open(interface, &options)?;
-    let sizes = plan.sizes(driver.card.look().mtu_bytes)?;
-    let frame_bytes_max = sizes.frame_bytes_max as usize;
-    if frame_bytes_max != options.frame_bytes_max {
-        options.frame_bytes_max = frame_bytes_max;
-        drop(driver);
-        driver = packet::open(interface, &options)?;
-    }
-    Ok((driver, sizes))
 }
 
 impl System for MuxPlan {

@@ -51,6 +51,8 @@ pub struct Driver {
     pub send: Box<dyn SendSide>,
     /// The card itself.
     pub card: Box<dyn Card>,
+    /// How frames come and go, in some words: what the kernel has granted, where it has a choice.
+    pub mode: &'static str,
 }
 
 /// The half of a driver that frames come from.

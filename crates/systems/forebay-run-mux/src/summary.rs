@@ -17,6 +17,10 @@ pub type MuxRecord = Record<MuxSummary>;
 pub struct MuxSummary {
     /// The card.
     pub interface: String,
+    /// The driver of it, as the file names it.
+    pub driver: &'static str,
+    /// How frames came and went by it.
+    pub driver_mode: &'static str,
     /// Frames that came from it.
     pub frames_in: u64,
     /// Frames that it took, answers of the responder among them.

@@ -89,6 +89,12 @@ impl Daemon {
 
     /// Frames of the card, to clients.
     fn receive(&mut self) -> Result<usize, MuxError> {
+        if self.is_early {
+            if self.places.iter().any(|place| place.lane.is_none()) {
+                return Ok(0);
+            }
+            self.begin()?;
+        }
         let Self {
             mux,
             driver,

@@ -115,6 +115,7 @@ pub fn open(options: &EmulatedOptions) -> Result<(Driver, FarEnd), DriverError> 
         card: Box::new(EmulatedCard {
             cable: Arc::clone(&cable),
         }),
+        mode: "memory",
     };
     Ok((driver, FarEnd { cable }))
 }

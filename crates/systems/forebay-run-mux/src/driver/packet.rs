@@ -77,6 +77,10 @@ pub fn open(interface: &str, options: &PacketOptions) -> Result<Driver, DriverEr
         },
         send: Box::new(PacketSend::open(interface, options)?),
         card: Box::new(card),
+        mode: match options.ring {
+            PacketRing::Frames(_) => "frames",
+            PacketRing::Blocks(_) => "blocks",
+        },
     })
 }
 

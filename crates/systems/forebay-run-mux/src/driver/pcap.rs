@@ -66,6 +66,11 @@ pub fn open(options: &PcapOptions) -> Result<Driver, DriverError> {
             name,
             mac: options.mac,
         }),
+        mode: match (&options.input, &options.output) {
+            (Some(_), Some(_)) => "read and write",
+            (Some(_), None) => "read",
+            (None, _) => "write",
+        },
     })
 }
 

@@ -72,6 +72,7 @@ pub fn open(interface: &str, options: &TapOptions) -> Result<Driver, DriverError
             card: InterfaceCard::open(interface)?,
             mac: options.mac,
         }),
+        mode: "frame by frame",
     })
 }
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use forebay_mux::Items;
 use forebay_sys::driver_stats::receive_queues;
 use forebay_sys::{SysError, wait};
-use forebay_xdp::{NotSent, Port, PortConfig, Redirect};
+use forebay_xdp::{Mode, NotSent, Port, PortConfig, Redirect};
 
 use super::account::{CardInDrop, CardOutDrop, InDrops, ReceiveCounts, SendCounts};
 use super::card::InterfaceCard;
@@ -72,6 +72,11 @@ pub fn open(interface: &str, options: &XdpOptions) -> Result<Driver, DriverError
         shared.map_err(|error| SysError::new("dup", interface, error))
     };
     let (incoming, outgoing) = (descriptor()?, descriptor()?);
+    let mode = match (redirect.mode(), port.is_zero_copy()) {
+        (Mode::Native, true) => "native, zero copy",
+        (Mode::Native, false) => "native, copy",
+        (Mode::Generic, _) => "generic, copy",
+    };
     let mtu_bytes = Arc::new(AtomicU32::new(card.look().mtu_bytes));
     let port = Arc::new(Mutex::new(port));
     Ok(Driver {
@@ -95,6 +100,7 @@ pub fn open(interface: &str, options: &XdpOptions) -> Result<Driver, DriverError
             told: Told::default(),
         }),
         card: Box::new(XdpCard { card, mtu_bytes }),
+        mode,
     })
 }
 

@@ -1,0 +1,260 @@
+//! The multiplexer over each driver that its file can name, with clients over the library: what the far end has sent and got is what they count.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod rig;
+
+use std::fs;
+use std::net::UdpSocket;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use forebay_client::{Client, Woken};
+use forebay_link::packet::{FrameBatch, SendPort};
+use forebay_link::pcap::Frames;
+use forebay_sys::netlink::links;
+use forebay_testing::wire::{carries, is_inside, lay, sh};
+use forebay_wire::pcap::{file_header, packet_header};
+use rig::{Run, dropped_in_all, forebay, number, signal, start, wait_for};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const LONG: Duration = Duration::from_secs(30);
+const COMES: usize = 50;
+const GOES: usize = 20;
+
+/// A daemon with places for the clients `one` and `two`, which has these keys for its card.
+struct World {
+    folder: TempDir,
+    run: Run,
+}
+
+impl World {
+    fn new(keys: &str) -> Self {
+        let folder = TempDir::new().unwrap();
+        let uid = fs::metadata("/proc/self").unwrap().uid();
+        let place = |name: &str, last: u8| {
+            format!(
+                "[[clients]]\nname = \"{name}\"\nuid = {uid}\nmac = \"02:00:00:00:00:0{last}\"\n"
+            )
+        };
+        let text = format!(
+            "[mux]\n{keys}\nsocket = \"{0}/socket\"\ndirectory = \"{0}/out\"\n{1}{2}",
+            folder.path().display(),
+            place("one", 1),
+            place("two", 2)
+        );
+        let file = folder.path().join("mux.toml");
+        fs::write(&file, text).unwrap();
+        let mut command = forebay();
+        let run = start(command.args(["mux", "run", "--format", "json"]).arg(file));
+        Self { folder, run }
+    }
+
+    fn client(&self, name: &str) -> Client {
+        wait_for("the place", || {
+            Client::connect(&self.folder.path().join("socket"), name, LONG).ok()
+        })
+    }
+
+    /// Ends the daemon, whose books close. What it says, of this driver.
+    fn end(self, driver: &str) -> Value {
+        assert!(signal("INT", self.run.pid()));
+        let json = self.run.end().json_of(0);
+        assert_eq!(json["driver"], driver, "{json}");
+        rig::assert_closed(&json, &self.folder.path().join("out"));
+        json
+    }
+}
+
+/// A frame of a local experimental EtherType (IEEE 802) for the station with this last octet of its address.
+fn frame(to: u8, from: u8, number: usize) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, to, 2, 0, 0, 0, 0, from, 0x88, 0xb5];
+    frame.resize(100, number as u8);
+    frame
+}
+
+/// Takes so many frames.
+fn take(client: &mut Client, frames: usize) -> Vec<Vec<u8>> {
+    let (mut taken, mut frame) = (Vec::new(), Vec::new());
+    while taken.len() < frames {
+        if client.receive_into(&mut frame).unwrap() {
+            taken.push(frame.clone());
+            continue;
+        }
+        let woken = client.wait(Instant::now() + LONG).unwrap();
+        assert_ne!(woken, Woken::Due, "{} of {frames}", taken.len());
+    }
+    client.flush();
+    taken
+}
+
+/// Sends frames of the client `one` to nobody.
+fn give(client: &mut Client) {
+    for number in 0..GOES {
+        client.send(&frame(9, 1, number)).unwrap();
+    }
+    client.flush();
+}
+
+/// Frames that the interface has received, by its own count.
+fn received(interface: &str) -> u64 {
+    let links = links().unwrap();
+    let link = links.iter().find(|link| link.name == interface).unwrap();
+    link.counters["rx_packets"]
+}
+
+/// Frames go both ways over a virtual wire, whose far end the daemon has by this driver.
+fn over_a_wire(driver: &str, modes: &[&str]) {
+    lay();
+    carries();
+    let world = World::new(&format!("interface = \"far\"\ndriver = \"{driver}\""));
+    let mut client = world.client("one");
+    let before = received("near");
+    let mut port = SendPort::open("near").unwrap();
+    let mut batch = FrameBatch::new(1_514);
+    for number in 0..COMES {
+        batch.room().unwrap()[..100].copy_from_slice(&frame(1, 9, number));
+        batch.push(100);
+    }
+    assert_eq!(port.send(&batch, 0..COMES).frames, COMES);
+    let wanted: Vec<_> = (0..COMES).map(|number| frame(1, 9, number)).collect();
+    assert_eq!(take(&mut client, COMES), wanted);
+    give(&mut client);
+    wait_for("the far end", || {
+        (received("near") - before == GOES as u64).then_some(())
+    });
+    let counts = client.counts();
+    let json = world.end(driver);
+    let one = &json["clients"][0];
+    let places = ["frames_given", "packets_sent"].map(|key| number(one, key));
+    assert_eq!(places, [COMES as u64, GOES as u64], "{json}");
+    assert_eq!([counts.received, counts.sent], places);
+    let mode = json["driver_mode"].as_str().unwrap();
+    assert!(modes.contains(&mode), "{mode}");
+}
+
+#[test]
+fn packet_sockets_have_frames_or_blocks() {
+    if is_inside("packet_sockets_have_frames_or_blocks") {
+        over_a_wire("packet", &["frames"]);
+        sh("ip link delete near");
+        over_a_wire("packet-blocks", &["blocks"]);
+    }
+}
+
+#[test]
+fn a_port_past_the_stack_says_whether_it_copies() {
+    if !is_inside("a_port_past_the_stack_says_whether_it_copies") {
+        return;
+    }
+    // Without clang at the build there is no program, which is said of any interface.
+    let mut command = forebay();
+    command.args(["probe", "--input", "xdp", "--duration", "1s", "--interface"]);
+    let ended = start(command.arg("no_such_card")).end();
+    if ended.stderr.contains("apt-get install clang") {
+        forebay_testing::skip!("clang was not there at the build (apt-get install clang)");
+        return;
+    }
+    let modes = ["native, zero copy", "native, copy", "generic, copy"];
+    over_a_wire("xdp", &modes);
+}
+
+#[test]
+fn an_interface_that_is_made_has_the_host_at_its_other_end() {
+    if !fs::exists("/dev/net/tun").unwrap_or(false) {
+        forebay_testing::skip!("there is no /dev/net/tun");
+        return;
+    }
+    if !is_inside("an_interface_that_is_made_has_the_host_at_its_other_end") {
+        return;
+    }
+    let world = World::new("interface = \"tap0\"\ndriver = \"tap\"");
+    let mut client = world.client("one");
+    sh(
+        "f=/proc/sys/net/ipv6/conf/tap0/disable_ipv6; [ ! -e $f ] || echo 1 > $f; ip link set tap0 up",
+    );
+    sh(
+        "ip address add 10.0.0.9/24 dev tap0; ip neighbour replace 10.0.0.1 lladdr 02:00:00:00:00:01 dev tap0",
+    );
+    let socket = UdpSocket::bind("10.0.0.9:0").unwrap();
+    for number in 0..COMES {
+        socket.send_to(&[number as u8; 30], "10.0.0.1:9").unwrap();
+    }
+    for (number, frame) in take(&mut client, COMES).iter().enumerate() {
+        assert_eq!(frame[42..], [number as u8; 30]);
+    }
+    give(&mut client);
+    wait_for("the host", || {
+        (received("tap0") == GOES as u64).then_some(())
+    });
+    let counts = client.counts();
+    let json = world.end("tap");
+    let one = &json["clients"][0];
+    let places = ["frames_given", "packets_sent"].map(|key| number(one, key));
+    assert_eq!(places, [COMES as u64, GOES as u64], "{json}");
+    assert_eq!([counts.received, counts.sent], places);
+}
+
+/// A capture: frames for both clients, some for nobody, and some that are too long.
+fn capture(path: &Path) {
+    let long = [1; 1_600];
+    let mut bytes = file_header(1, 65_535).to_vec();
+    for number in 0..COMES {
+        for packet in [
+            &frame(1, 9, number)[..],
+            &frame(2, 9, number),
+            &frame(7, 9, number),
+            &long,
+        ] {
+            let length = packet.len() as u32;
+            bytes.extend(packet_header(1_000, length, length));
+            bytes.extend_from_slice(packet);
+        }
+    }
+    fs::write(path, bytes).unwrap();
+}
+
+fn packets_of(path: &Path) -> Vec<Vec<u8>> {
+    let mut frames = Frames::new(fs::File::open(path).unwrap()).unwrap();
+    let mut all = Vec::new();
+    while frames.advance().unwrap() {
+        all.push(frames.frame().bytes.to_vec());
+    }
+    all
+}
+
+#[test]
+fn files_are_read_when_both_clients_are_there_and_have_all_that_goes() {
+    let files = TempDir::new().unwrap();
+    let (read, write) = (files.path().join("in.pcap"), files.path().join("out.pcap"));
+    capture(&read);
+    let world = World::new(&format!(
+        "driver = \"pcap\"\npcap_read = {read:?}\npcap_write = {write:?}"
+    ));
+    let mut one = world.client("one");
+    give(&mut one);
+    wait_for("the file", || {
+        (packets_of(&write).len() == GOES).then_some(())
+    });
+    // Nothing was read until now: the second client has all of its frames.
+    let mut two = world.client("two");
+    for (client, place) in [(&mut one, 1), (&mut two, 2)] {
+        let wanted: Vec<_> = (0..COMES).map(|number| frame(place, 9, number)).collect();
+        assert_eq!(take(client, COMES), wanted);
+    }
+    let json = world.end("pcap");
+    assert_eq!(json["driver_mode"], "read and write");
+    let given = [0, 1].map(|at| number(&json["clients"][at], "frames_given"));
+    assert_eq!(given, [COMES as u64; 2], "{json}");
+    let lost = ["mux_classify.unmatched", "mux_card_in.too_long"];
+    let lost = lost.map(|place| dropped_in_all(&json, place));
+    assert_eq!(lost, [COMES as u64; 2], "{json}");
+    let sent: Vec<_> = (0..GOES).map(|number| frame(9, 1, number)).collect();
+    assert_eq!(packets_of(&write), sent);
+    assert_eq!(number(&json["clients"][0], "packets_sent"), GOES as u64);
+}

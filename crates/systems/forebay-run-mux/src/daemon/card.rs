@@ -1,0 +1,57 @@
+//! The card, by the driver that the file names.
+
+use crate::config::{DriverChoice, MuxSettings};
+use crate::driver::packet::{self, PacketOptions, PacketRing};
+use crate::driver::pcap::{self, PcapOptions};
+use crate::driver::tap::{self, TapOptions};
+use crate::driver::xdp::{self, XdpOptions};
+use crate::driver::{Driver, DriverError, FRAME_BYTES_MAX};
+use crate::error::MuxError;
+use crate::plan::{MuxPlan, Sizes};
+
+/// Opens the card with room for frames as long as its MTU says.
+pub(super) fn open_card(plan: &MuxPlan) -> Result<(Driver, Sizes), MuxError> {
+    let mut driver = open(&plan.settings, FRAME_BYTES_MAX)?;
+    let sizes = plan.sizes(driver.card.look().mtu_bytes)?;
+    let frame_bytes_max = sizes.frame_bytes_max as usize;
+    if frame_bytes_max != FRAME_BYTES_MAX {
+        drop(driver);
+        driver = open(&plan.settings, frame_bytes_max)?;
+    }
+    Ok((driver, sizes))
+}
+
+fn open(settings: &MuxSettings, frame_bytes_max: usize) -> Result<Driver, DriverError> {
+    let interface = settings.interface.as_deref().unwrap_or_default();
+    let packets = PacketOptions {
+        frame_bytes_max,
+        ..PacketOptions::default()
+    };
+    match settings.driver {
+        DriverChoice::Packet => packet::open(interface, &packets),
+        DriverChoice::PacketBlocks => {
+            let ring = PacketRing::BLOCKS;
+            packet::open(interface, &PacketOptions { ring, ..packets })
+        }
+        DriverChoice::Xdp => {
+            let options = XdpOptions {
+                frame_bytes_max,
+                ..XdpOptions::default()
+            };
+            xdp::open(interface, &options)
+        }
+        DriverChoice::Tap => {
+            let options = TapOptions {
+                frame_bytes_max,
+                ..TapOptions::default()
+            };
+            tap::open(interface, &options)
+        }
+        DriverChoice::Pcap => pcap::open(&PcapOptions {
+            input: settings.pcap_read.clone(),
+            output: settings.pcap_write.clone(),
+            frame_bytes_max,
+            ..PcapOptions::default()
+        }),
+    }
+}
