@@ -223,6 +223,7 @@ impl Daemon {
             self.ask_at_ns,
             self.next_welcome_ns(),
             self.door.shut_until_ns(),
+            self.look_again_ns(now_ns),
         ];
         let until_ns = asks.into_iter().flatten().min().unwrap_or(u64::MAX);
         Duration::from_nanos(until_ns.saturating_sub(now_ns).min(SHOW_NS))

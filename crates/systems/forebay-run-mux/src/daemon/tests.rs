@@ -389,6 +389,11 @@ fn a_packet_without_room_has_the_daemon_wait_for_the_card() {
     client.send(2);
     rig.daemon.round(1).unwrap();
     assert!(rig.daemon.is_send_waiting);
+    // It sleeps meanwhile, and looks again in a while.
+    rig.daemon.round(1).unwrap();
+    let wait = rig.daemon.patience(1);
+    let some = Duration::from_micros(50)..Duration::from_millis(1);
+    assert!(some.contains(&wait), "{wait:?}");
     is_shut.store(false, Ordering::Relaxed);
     rig.daemon.round(2).unwrap();
     assert!(!rig.daemon.is_send_waiting);

@@ -3,7 +3,7 @@
 //! A file that is broken gives what stands before the break, and then an error. A full disk is no lack of room: what it does not take is given up, by name.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
@@ -177,7 +177,7 @@ impl PcapReceive {
 impl ReceiveSide for PcapReceive {
     fn receive(&mut self, most: usize, visit: &mut dyn FnMut(&[u8])) -> Result<usize, DriverError> {
         let mut visited = 0;
-        while visited < most {
+        for _ in 0..most {
             match self.step(visit) {
                 Ok(Some(was_visited)) => visited += usize::from(was_visited),
                 Ok(None) => {
@@ -218,9 +218,38 @@ impl ReceiveSide for PcapReceive {
     }
 }
 
+/// A capture that is written, which has whole frames alone.
+#[derive(Debug)]
+struct Output {
+    file: File,
+    /// Up to here all is whole.
+    whole_bytes: u64,
+    /// A part of a frame could not be taken out again: nothing more is written behind it.
+    is_torn: bool,
+}
+
+impl Output {
+    /// Writes all of this, or nothing.
+    fn append(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        if self.is_torn {
+            return Err(std::io::ErrorKind::StorageFull.into());
+        }
+        let written = self.file.write_all(bytes);
+        if written.is_ok() {
+            self.whole_bytes += bytes.len() as u64;
+        } else {
+            // As when a disk is full: the next frames may find room again.
+            let cut = self.file.set_len(self.whole_bytes);
+            let back = cut.and_then(|()| self.file.seek(SeekFrom::Start(self.whole_bytes)));
+            self.is_torn = back.is_err();
+        }
+        written
+    }
+}
+
 #[derive(Debug)]
 struct PcapSend {
-    output: Option<File>,
+    output: Option<Output>,
     /// Frames with their heads, as they will be in the file.
     batch: Vec<u8>,
     batch_frames: u64,
@@ -234,10 +263,14 @@ struct PcapSend {
 impl PcapSend {
     fn open(options: &PcapOptions) -> Result<Self, DriverError> {
         let create = |path: &PathBuf| {
-            let mut file = File::create(path).map_err(file_error(path))?;
+            let mut output = Output {
+                file: File::create(path).map_err(file_error(path))?,
+                whole_bytes: 0,
+                is_torn: false,
+            };
             let head = file_header(ETHERNET as u32, options.frame_bytes_max as u32);
-            file.write_all(&head).map_err(file_error(path))?;
-            Ok::<_, DriverError>(file)
+            output.append(&head).map_err(file_error(path))?;
+            Ok::<_, DriverError>(output)
         };
         Ok(Self {
             output: options.output.as_ref().map(create).transpose()?,
@@ -277,7 +310,7 @@ impl SendSide for PcapSend {
     fn flush(&mut self) -> Flushed {
         let frames = std::mem::take(&mut self.batch_frames);
         let written = match &mut self.output {
-            Some(file) => file.write_all(&self.batch).map_err(|_| CardOutDrop::Other),
+            Some(output) => output.append(&self.batch).map_err(|_| CardOutDrop::Other),
             None => Err(CardOutDrop::Device),
         };
         self.batch.clear();
@@ -428,5 +461,42 @@ mod tests {
             (counts.dropped[CardOutDrop::Device], counts.residual()),
             (1, 0)
         );
+    }
+
+    #[test]
+    fn frames_that_are_not_visited_are_part_of_a_batch() {
+        let folder = tempfile::tempdir().unwrap();
+        let long = [1; 1_519];
+        let frames = [(1_519, &long[..]); 10];
+        let path = written(folder.path(), 1, &frames);
+        let mut receive = opened(Some(path), None).unwrap().receive;
+        assert_eq!(receive.receive(4, &mut |_| panic!("visited")).unwrap(), 0);
+        assert_eq!(receive.counts().unwrap().came, 4);
+        assert!(receive.is_ready());
+    }
+
+    #[test]
+    fn what_a_full_disk_takes_a_part_of_is_taken_out_again() {
+        use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+        // A file that cannot grow takes what fits into its first page, and a part of what does not.
+        let flags = MemfdFlags::ALLOW_SEALING;
+        let file = memfd_create("full", flags).unwrap();
+        ftruncate(&file, 8_192).unwrap();
+        fcntl_add_seals(&file, SealFlags::GROW).unwrap();
+        let mut output = Output {
+            file: file.into(),
+            whole_bytes: 0,
+            is_torn: false,
+        };
+        output.append(&[1; 3_000]).unwrap();
+        assert!(output.append(&[2; 6_000]).is_err());
+        assert_eq!(output.file.metadata().unwrap().len(), 3_000);
+        assert_eq!(output.file.stream_position().unwrap(), 3_000);
+        assert!(!output.is_torn);
+        // Where that cannot be, nothing more is written.
+        output.file = File::open("/dev/null").unwrap();
+        assert!(output.append(&[3; 10]).is_err());
+        output.file = File::create(tempfile::tempdir().unwrap().path().join("x")).unwrap();
+        assert!(output.append(&[3; 10]).is_err());
     }
 }

@@ -63,6 +63,8 @@ pub fn open(interface: &str, options: &TapOptions) -> Result<Driver, DriverError
             room: vec![0; ROOM_BYTES],
             frame_bytes_max: options.frame_bytes_max,
             has_more: true,
+            taken: 0,
+            taken_then: 0,
             visited: Items::default(),
             dropped: InDrops::default(),
             told: LinkCounts::default(),
@@ -84,6 +86,10 @@ struct TapReceive {
     frame_bytes_max: usize,
     /// The last call did not find the end.
     has_more: bool,
+    /// Frames that were taken out of the interface's queue.
+    taken: u64,
+    /// Those that were when it was asked last.
+    taken_then: u64,
     visited: Items,
     dropped: InDrops,
     /// What the interface counted last: it is not there any more when it is gone.
@@ -93,7 +99,7 @@ struct TapReceive {
 impl ReceiveSide for TapReceive {
     fn receive(&mut self, most: usize, visit: &mut dyn FnMut(&[u8])) -> Result<usize, DriverError> {
         let mut visited = 0;
-        while visited < most {
+        for _ in 0..most {
             let bytes = match self.tap.receive(&mut self.room) {
                 Ok(bytes) => bytes,
                 Err(Errno::INTR) => continue,
@@ -103,6 +109,7 @@ impl ReceiveSide for TapReceive {
                     return Ok(visited);
                 }
             };
+            self.taken += 1;
             match self.room.get(..bytes) {
                 Some(frame) if bytes <= self.frame_bytes_max => {
                     self.visited.add(bytes as u32);
@@ -130,15 +137,16 @@ impl ReceiveSide for TapReceive {
 
     fn close(&mut self) {}
 
-    /// A frame that lies in the interface's queue is counted by it when it is taken out.
+    /// A frame that lies in the interface's queue is counted by it when it is taken out. Of one that is gone, what was taken out since it was asked last is added.
     fn counts(&mut self) -> Result<ReceiveCounts, DriverError> {
         if let Some(told) = self.card.link_counts()? {
             self.told = told;
+            self.taken_then = self.taken;
         }
         let mut dropped = self.dropped;
         dropped[CardInDrop::RingFull] = self.told.send_dropped;
         Ok(ReceiveCounts {
-            came: self.told.sent.items + self.told.send_dropped,
+            came: self.told.sent.items + self.told.send_dropped + (self.taken - self.taken_then),
             visited: self.visited,
             dropped,
             held: 0,

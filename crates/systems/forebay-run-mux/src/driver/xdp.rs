@@ -129,17 +129,19 @@ struct XdpReceive {
 }
 
 impl XdpReceive {
-    /// Takes so many frames out of the ring at most; tells whether there were any.
-    fn stage(&mut self, most: usize) -> bool {
+    /// Takes so many frames out of the ring at most; how many.
+    fn stage(&mut self, most: usize) -> usize {
         let (staged, frame_bytes_max) = (&mut self.staged, self.frame_bytes_max);
         staged.bytes.clear();
         staged.lengths.clear();
         let dropped = &mut self.dropped[CardInDrop::TooLong];
         let mut port = lock(&self.port);
+        let mut taken = 0;
         if port.look() == 0 {
-            return false;
+            return taken;
         }
         port.receive(most.min(BATCH_FRAMES) as u32, |frame| {
+            taken += 1;
             if frame.len() > frame_bytes_max {
                 *dropped += 1;
                 return;
@@ -147,7 +149,7 @@ impl XdpReceive {
             staged.bytes.extend_from_slice(frame);
             staged.lengths.push(frame.len());
         });
-        true
+        taken
     }
 
     fn visit_staged(&mut self, visit: &mut dyn FnMut(&[u8])) -> usize {
@@ -169,8 +171,13 @@ impl XdpReceive {
 
 impl ReceiveSide for XdpReceive {
     fn receive(&mut self, most: usize, visit: &mut dyn FnMut(&[u8])) -> Result<usize, DriverError> {
-        let mut visited = 0;
-        while visited < most && self.stage(most - visited) {
+        let (mut visited, mut taken) = (0, 0);
+        while taken < most {
+            let staged = self.stage(most - taken);
+            if staged == 0 {
+                break;
+            }
+            taken += staged;
             visited += self.visit_staged(visit);
         }
         Ok(visited)
