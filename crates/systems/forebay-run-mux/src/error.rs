@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use forebay_mux::classify::RuleError;
+use forebay_mux::policy::ScheduleError;
 use forebay_mux::responder::AddressError;
 use forebay_mux::{ClientError, OutOfRange};
 use forebay_run::error::RunError;
@@ -30,6 +31,32 @@ pub enum MuxError {
         name: String,
         /// What it cannot have.
         source: ClientError,
+    },
+    /// Windows of clients are no schedule.
+    #[error("class {number}: {source}")]
+    Schedule {
+        /// The class.
+        number: usize,
+        /// What is wrong.
+        source: ScheduleError,
+    },
+    /// A client of a schedule without a window.
+    #[error(
+        "{name}: it has no window (slot_offset_us) in the schedule of its class, and would never send"
+    )]
+    NoWindow {
+        /// Its name.
+        name: String,
+    },
+    /// A window that the longest packet does not fit into.
+    #[error(
+        "{name}: the longest packet does not fit into its window; slot_us is {needed_us} at least at this link's rate"
+    )]
+    ShortWindow {
+        /// Its name.
+        name: String,
+        /// The least length, in us.
+        needed_us: u64,
     },
     /// Two clients have one address.
     #[error("{name}: {source}")]

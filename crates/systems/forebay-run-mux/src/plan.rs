@@ -9,7 +9,7 @@ use forebay_mux::transmit::{ClassConfig, Sender};
 use forebay_mux::{ClientConfig, ClientId, Mac, Mux, MuxConfig};
 use forebay_wire::packet::{TCP, UDP};
 
-use crate::config::{ClassSettings, ClientSettings, MuxSettings};
+use crate::config::{ClassSettings, ClientSettings, MuxSettings, PolicyChoice};
 use crate::error::MuxError;
 
 /// Bytes that a VLAN tag adds to a frame.
@@ -42,9 +42,29 @@ impl MuxPlan {
     /// Whether all clients could be there together.
     pub(crate) fn check(&self) -> Result<(), MuxError> {
         let sizes = self.sizes(1500)?;
+        self.check_windows(sizes)?;
         let mut mux = self.engine()?;
         for (client, said) in self.places() {
             self.add(&mut mux, client, said, sizes)?;
+        }
+        Ok(())
+    }
+
+    /// Whether each client of a schedule has a window that its longest packet fits into: otherwise it would wait for ever.
+    fn check_windows(&self, sizes: Sizes) -> Result<(), MuxError> {
+        for said in &self.clients {
+            let class = self.classes.get(usize::from(said.class));
+            let Some(class) = class.filter(|class| class.policy == PolicyChoice::Tdm) else {
+                continue;
+            };
+            let name = said.name.clone().unwrap_or_default();
+            if said.slot_offset_us.is_none() {
+                return Err(MuxError::NoWindow { name });
+            }
+            let needed_us = class.takes_us(sizes.frame_bytes_max);
+            if said.slot_us < needed_us {
+                return Err(MuxError::ShortWindow { name, needed_us });
+            }
         }
         Ok(())
     }
@@ -82,9 +102,15 @@ impl MuxPlan {
     }
 
     /// What the engine is told of classes.
-    pub(crate) fn class_configs(&self) -> Vec<ClassConfig> {
+    ///
+    /// # Errors
+    /// Windows of clients are no schedule.
+    pub(crate) fn class_configs(&self) -> Result<Vec<ClassConfig>, MuxError> {
         let classes = self.classes_or_usual();
-        let configs = classes.iter().map(|class| class.class(&self.clients));
+        let configs = classes.iter().enumerate().map(|(number, class)| {
+            let config = class.class(number, &self.clients);
+            config.map_err(|source| MuxError::Schedule { number, source })
+        });
         configs.collect()
     }
 
@@ -92,7 +118,7 @@ impl MuxPlan {
     pub(crate) fn engine(&self) -> Result<Mux, MuxError> {
         let config = MuxConfig {
             receive_buffers: self.settings.receive_buffers,
-            classes: self.class_configs(),
+            classes: self.class_configs()?,
             faults_of_a_kind_max: self.settings.faults_max(),
         };
         Ok(Mux::new(&config, self.classifier()?)?)

@@ -27,7 +27,7 @@ fn target() -> impl Strategy<Value = Target> {
 }
 
 fn key() -> impl Strategy<Value = String> {
-    let keys = "policy|guard_us|burst_packets|level_guard_us|window_us|uncounted_bytes|queue|guarantee|class|transmit_queue|sojourn_max_us|rate_bps|burst_bytes|level|quantum_bytes";
+    let keys = "policy|guard_us|burst_packets|level_guard_us|window_us|uncounted_bytes|queue|guarantee|class|transmit_queue|sojourn_max_us|rate_bps|burst_bytes|level|quantum_bytes|cycle_us|link_rate_bps|overhead_bytes|slot_offset_us|slot_us";
     prop_oneof![20 => keys, 1 => "name|uid|mac|address", 1 => "\\PC{0,6}"]
 }
 
@@ -35,7 +35,7 @@ fn value() -> impl Strategy<Value = String> {
     prop_oneof![
         6 => (0..5000_u32).prop_map(|number| number.to_string()),
         2 => "[1-9]{1,4}[kMG]",
-        3 => "default|signalled|round-robin|deficit-round-robin|priority|token-bucket|window",
+        3 => "default|signalled|round-robin|deficit-round-robin|priority|token-bucket|window|tdm",
         2 => "[0-9a-z\"'\\[\\]{}=#, \n]{0,12}",
     ]
 }

@@ -1,7 +1,7 @@
 //! The `[[classes]]` blocks: which client sends next.
 
 use forebay_mux::ClientId;
-use forebay_mux::policy::{PerClient, PolicyConfig};
+use forebay_mux::policy::{PerClient, PolicyConfig, Schedule, ScheduleError, Slot};
 use forebay_mux::transmit::ClassConfig;
 use forebay_settings::{choices, settings};
 
@@ -22,6 +22,8 @@ choices! {
         TokenBucket = "token-bucket",
         /// So many bits in each window of time, by `rate_bps` of the clients.
         Window = "window",
+        /// Each in its window of a schedule that comes again, by `slot_offset_us` and `slot_us` of the clients. A class behind it may begin a packet shortly before a window.
+        Tdm = "tdm",
     }
 }
 
@@ -40,23 +42,67 @@ settings! {
         window_us: u64 [100..=1_000_000] = 10_000,
         /// For token-bucket and window: bytes of each packet that do not count, 42 where rates are those of UDP payload.
         uncounted_bytes: u32 [0..=256] = 0,
+        /// For tdm: after so long all windows come again.
+        cycle_us: u64 [1..=60_000_000] = 10_000,
+        /// For tdm: bits in a second that the link takes: a packet is sent only if it is over before its window is.
+        link_rate_bps: u64 [8000..=1_000_000_000_000] = 1_000_000_000,
+        /// For tdm: bytes that each packet takes on the link beside its own: preamble, check sum and gap of Ethernet.
+        overhead_bytes: u32 [0..=256] = 24,
     }
 }
 
 impl ClassSettings {
-    /// What the engine is told of it.
-    pub(crate) fn class(&self, clients: &[ClientSettings]) -> ClassConfig {
-        ClassConfig {
-            policy: self.policy(clients),
+    /// What the engine is told of it, as the class of this number.
+    ///
+    /// # Errors
+    /// The windows of its clients are no schedule.
+    pub(crate) fn class(
+        &self,
+        number: usize,
+        clients: &[ClientSettings],
+    ) -> Result<ClassConfig, ScheduleError> {
+        Ok(ClassConfig {
+            policy: self.policy(number, clients)?,
             guard_ns: self.guard_us.map(|us| us * 1000),
-        }
+        })
     }
 
-    fn policy(&self, clients: &[ClientSettings]) -> PolicyConfig {
+    /// How long the link takes for a packet of so many bytes, in us, rounded up.
+    pub(crate) fn takes_us(&self, bytes: u32) -> u64 {
+        let bits = u64::from(bytes + self.overhead_bytes) * 8;
+        (bits * 1_000_000).div_ceil(self.link_rate_bps)
+    }
+
+    /// The windows of its clients, in the order of their begins. The cycle begins by the monotonic clock of the host.
+    fn schedule(
+        &self,
+        number: usize,
+        clients: &[ClientSettings],
+    ) -> Result<Schedule, ScheduleError> {
+        let members = (0..=u8::MAX).map(ClientId::new).zip(clients);
+        let members = members.filter(|(_, said)| usize::from(said.class) == number);
+        let slots = members.filter_map(|(client, said)| {
+            Some(Slot {
+                client,
+                offset_ns: said.slot_offset_us? * 1000,
+                window_ns: said.slot_us * 1000,
+            })
+        });
+        let mut slots: Vec<_> = slots.collect();
+        slots.sort_by_key(|slot| slot.offset_ns);
+        let (cycle_ns, rate_bps) = (self.cycle_us * 1000, self.link_rate_bps);
+        Schedule::new(slots, cycle_ns, 0, rate_bps, self.overhead_bytes)
+    }
+
+    fn policy(
+        &self,
+        number: usize,
+        clients: &[ClientSettings],
+    ) -> Result<PolicyConfig, ScheduleError> {
         let usual = ClientSettings::default();
         let rate_bps = || per_client(clients, usual.rate_bps, |it| it.rate_bps);
         let uncounted_bytes = self.uncounted_bytes;
-        match self.policy {
+        Ok(match self.policy {
             PolicyChoice::Signalled => PolicyConfig::Signalled {
                 burst_packets: self.burst_packets,
             },
@@ -78,7 +124,8 @@ impl ClassSettings {
                 rate_bps: rate_bps(),
                 uncounted_bytes,
             },
-        }
+            PolicyChoice::Tdm => PolicyConfig::Tdm(self.schedule(number, clients)?),
+        })
     }
 }
 

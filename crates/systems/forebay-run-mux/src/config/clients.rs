@@ -88,6 +88,10 @@ settings! {
         level: u8 [0..=7] = 0,
         /// For deficit-round-robin: bytes of its turn.
         quantum_bytes: u32 [1514..=1_048_576] = 1514,
+        /// For tdm: begin of its window, from that of the cycle.
+        slot_offset_us: Option<u64> [0..=60_000_000] => "it has no window",
+        /// For tdm: length of its window.
+        slot_us: u64 [1..=60_000_000] = 1000,
     }
 }
 

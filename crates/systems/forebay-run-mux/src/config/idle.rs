@@ -3,23 +3,28 @@
 use forebay_config::Block;
 
 use super::classes::PolicyChoice::{
-    self, DeficitRoundRobin, Priority, Signalled, TokenBucket, Window,
+    self, DeficitRoundRobin, Priority, Signalled, Tdm, TokenBucket, Window,
 };
 use super::{ClassSettings, ClientSettings};
 
 /// Keys of a class, and the policies that read them.
-const OF_CLASSES: [(&str, &[PolicyChoice]); 4] = [
+const OF_CLASSES: [(&str, &[PolicyChoice]); 7] = [
     ("burst_packets", &[Signalled]),
     ("level_guard_us", &[Priority]),
     ("window_us", &[Window]),
     ("uncounted_bytes", &[TokenBucket, Window]),
+    ("cycle_us", &[Tdm]),
+    ("link_rate_bps", &[Tdm]),
+    ("overhead_bytes", &[Tdm]),
 ];
 /// Keys of a client, and the policies that read them.
-const OF_CLIENTS: [(&str, &[PolicyChoice]); 4] = [
+const OF_CLIENTS: [(&str, &[PolicyChoice]); 6] = [
     ("rate_bps", &[TokenBucket, Window]),
     ("burst_bytes", &[TokenBucket]),
     ("level", &[Priority]),
     ("quantum_bytes", &[DeficitRoundRobin]),
+    ("slot_offset_us", &[Tdm]),
+    ("slot_us", &[Tdm]),
 ];
 
 /// The policies that read a key of a class or a client; none of a key that all of them read.
@@ -87,23 +92,30 @@ mod tests {
             "priority",
             "token-bucket",
             "window",
+            "tdm",
         ];
         for (key, of_client, readers) in [
             ("burst_packets = 8", false, &policies[..1]),
             ("level_guard_us = 8", false, &policies[3..4]),
-            ("window_us = 800", false, &policies[5..]),
-            ("uncounted_bytes = 42", false, &policies[4..]),
-            ("rate_bps = 100000", true, &policies[4..]),
+            ("window_us = 800", false, &policies[5..6]),
+            ("uncounted_bytes = 42", false, &policies[4..6]),
+            ("cycle_us = 5000", false, &policies[6..]),
+            ("link_rate_bps = 100000000", false, &policies[6..]),
+            ("overhead_bytes = 20", false, &policies[6..]),
+            ("slot_us = 500", true, &policies[6..]),
+            ("rate_bps = 100000", true, &policies[4..6]),
             ("burst_bytes = 6400", true, &policies[4..5]),
             ("level = 3", true, &policies[3..4]),
             ("quantum_bytes = 2000", true, &policies[2..3]),
         ] {
             for policy in policies {
                 let class = format!("[[classes]]\npolicy = \"{policy}\"");
+                // A client of a schedule has a window.
+                let window = ["", "slot_offset_us = 0"][usize::from(policy == "tdm")];
                 let found = if of_client {
-                    told(&class, key)
+                    told(&class, &format!("{window}\n{key}"))
                 } else {
-                    told(&format!("{class}\n{key}"), "")
+                    told(&format!("{class}\n{key}"), window)
                 };
                 if readers.contains(&policy) {
                     assert!(found.is_ok(), "{key} of {policy}: {found:?}");

@@ -26,6 +26,8 @@ const OF_CLIENTS: &[&str] = &[
     "burst_bytes",
     "level",
     "quantum_bytes",
+    "slot_offset_us",
+    "slot_us",
 ];
 
 /// A setting with its client or class.

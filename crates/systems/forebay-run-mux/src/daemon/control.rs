@@ -248,8 +248,8 @@ fn apply(
     is_there: impl Fn(ClientId) -> bool,
     now_ns: u64,
 ) -> Result<(), MuxError> {
-    let before = old.class_configs();
-    for (class, config) in new.class_configs().iter().enumerate() {
+    let before = old.class_configs()?;
+    for (class, config) in new.class_configs()?.iter().enumerate() {
         let before = before.get(class);
         if before.map(|before| before.guard_ns) != Some(config.guard_ns) {
             mux.set_guard(class, config.guard_ns)?;

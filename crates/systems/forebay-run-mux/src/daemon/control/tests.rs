@@ -159,7 +159,8 @@ fn of_settings_of_which_one_is_wrong_none_is_set() {
             "add class 0 policy=token-bucket",
         ),
         ((client("a"), "class", "1"), "class is 1"),
-        ((client("a"), "guarantee", "900"), "guarantee"),
+        ((client("a"), "guarantee", "5000"), "guarantee"),
+        ((client("a"), "slot_us", "5"), "add class 0 policy=tdm"),
         ((client("z"), "queue", "8"), "a, b"),
         ((client("a"), "uid", "8"), "cannot be changed"),
         ((client("a"), "quee", "8"), "no such key"),
@@ -249,4 +250,64 @@ fn a_long_list_comes_in_parts() {
         let expected = 2_usize.saturating_sub(first as usize);
         assert_eq!(page["clients"].as_array().unwrap().len(), expected);
     }
+}
+
+#[test]
+fn a_schedule_is_set_with_its_windows_or_not_at_all() {
+    let mut rig = rig();
+    let voice = Voice::of(&rig);
+    let class = || (Target::Class(0), "policy", "tdm");
+    let of = |name, key, value| (client(name), key, value);
+    for (said, told) in [
+        (vec![class()], "a: it has no window"),
+        (
+            vec![class(), of("a", "slot_offset_us", "0")],
+            "b: it has no window",
+        ),
+        (
+            vec![
+                class(),
+                of("a", "slot_offset_us", "0"),
+                of("b", "slot_offset_us", "999"),
+            ],
+            "begins before the one before it is over",
+        ),
+        (
+            vec![
+                class(),
+                of("a", "slot_offset_us", "0"),
+                of("b", "slot_offset_us", "9500"),
+            ],
+            "behind the cycle of 10000000 ns",
+        ),
+        (
+            vec![
+                class(),
+                of("a", "slot_offset_us", "0"),
+                of("a", "slot_us", "12"),
+                of("b", "slot_offset_us", "5000"),
+            ],
+            "slot_us is 13 at least",
+        ),
+    ] {
+        let refused = refusal(Some(voice.set(&mut rig, &said)));
+        assert!(refused.to_string().contains(told), "{told}: {refused}");
+    }
+    let said = [
+        class(),
+        of("a", "slot_offset_us", "5000"),
+        of("b", "slot_offset_us", "0"),
+    ];
+    assert!(matches!(voice.set(&mut rig, &said), Answer::Set(_)));
+    // Its window is from 5 to 6 ms of each cycle of 10 ms: 4 packets wait until then.
+    let mut station = rig.join("a");
+    station.send(4);
+    let cycle_ns = (monotonic_ns() / 10_000_000 + 2) * 10_000_000;
+    rig.daemon.round(cycle_ns + 4_999_000).unwrap();
+    assert_eq!(rig.counts(0).packets_sent, 0);
+    assert_eq!(rig.daemon.ask_at_ns, Some(cycle_ns + 5_000_000));
+    for after_ns in (0..100_000).step_by(1000) {
+        rig.daemon.round(cycle_ns + 5_000_000 + after_ns).unwrap();
+    }
+    assert_eq!(rig.counts(0).packets_sent, 4);
 }
