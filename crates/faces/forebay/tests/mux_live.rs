@@ -119,12 +119,12 @@ fn what_cannot_be_shared_is_told_with_its_place() {
             "no Ethernet address of one station",
         ),
         (
-            text.replace("name = \"one\"", "guarantee = 2000\nqueue = 2000"),
+            text.replace("name = \"one\"", "guarantee = 5000\nqueue = 5000"),
             "it has no name",
         ),
         (
-            format!("{text}guarantee = 2000\nqueue = 2000\n"),
-            "2000 buffers guaranteed",
+            format!("{text}guarantee = 5000\nqueue = 5000\n"),
+            "5000 buffers guaranteed",
         ),
         (
             text.replace("[[clients]]", "[[clients]]\nclass = 3"),

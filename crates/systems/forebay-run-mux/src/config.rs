@@ -53,7 +53,7 @@ settings! {
         /// Where ledger and record lie. Made if it is not there.
         directory: PathBuf = "forebay-mux".into(),
         /// Receive buffers of all clients together. Each client has memory of its own for as many frames, of which it takes what it uses.
-        receive_buffers: u32 [1..=65_536] = 1024,
+        receive_buffers: u32 [1..=65_536] = 4096,
         /// Buffers of each client for frames that it sends.
         transmit_buffers: u32 [1..=65_536] = 256,
         /// Whether the daemon gives its rights away once card, sockets and books are open: capabilities, new privileges, other files, sockets and system calls.
