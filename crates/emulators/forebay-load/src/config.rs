@@ -172,6 +172,16 @@ impl Config {
     }
 }
 
+/// Name of a target: A, B, … Z, AA, AB, …
+#[must_use]
+pub fn target_name(at: usize) -> String {
+    let letter = char::from(b'A' + (at % 26) as u8);
+    match at / 26 {
+        0 => letter.to_string(),
+        more => target_name(more - 1) + &letter.to_string(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,5 +205,11 @@ mod tests {
         assert_eq!(check(TARGETS_MAX, 8_000), Ok(()));
         let wrong = Err(ConfigError::Windows(TARGETS_MAX << 15));
         assert_eq!(check(TARGETS_MAX, 9_000), wrong);
+    }
+
+    #[test]
+    fn targets_are_called_by_letters() {
+        let names = [0, 1, 25, 26, 27, 51, 52, 701, 702].map(target_name);
+        assert_eq!(names, ["A", "B", "Z", "AA", "AB", "AZ", "BA", "ZZ", "AAA"]);
     }
 }

@@ -6,7 +6,7 @@ use forebay_ledger::{
     Account, Book, Counter, DropReason, GroupId, GroupWriter, HistogramId, HistogramWriter, Schema,
     SchemaBuilder, Snapshot, Tally, Unit, reasons,
 };
-use forebay_load::{Amount, AnswerDrop, Counts, FlightDrop, SendDrop};
+use forebay_load::{Amount, AnswerDrop, Counts, FlightDrop, SendDrop, target_name};
 use forebay_run::error::RunError;
 use forebay_run::record::{Envelope, Record};
 use forebay_run::run_dir::{KeptLedger, RunEnd};
@@ -23,15 +23,6 @@ reasons! {
         Refused = "refused",
         /// Its sender is gone.
         Disconnected = "disconnected",
-    }
-}
-
-/// Name of a target: A, B, … Z, AA, AB, …
-pub(crate) fn target_name(at: usize) -> String {
-    let letter = char::from(b'A' + (at % 26) as u8);
-    match at / 26 {
-        0 => letter.to_string(),
-        more => target_name(more - 1) + &letter.to_string(),
     }
 }
 
@@ -277,12 +268,6 @@ mod tests {
         forebay_testing::accounts::assert_section("load", &[load]);
         let echo = declare_echo("load-echo-1").unwrap().0.outline();
         forebay_testing::accounts::assert_section("load-echo", &[echo]);
-    }
-
-    #[test]
-    fn targets_are_called_by_letters() {
-        let names = [0, 1, 25, 26, 27, 51, 52, 701, 702].map(target_name);
-        assert_eq!(names, ["A", "B", "Z", "AA", "AB", "AZ", "BA", "ZZ", "AAA"]);
     }
 
     #[test]

@@ -8,7 +8,6 @@ mod books;
 mod echo;
 mod end;
 mod error;
-mod idle;
 mod summary;
 mod tcp;
 mod udp;
@@ -19,12 +18,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use forebay_ledger::Reason;
-use forebay_load::{Config, Load};
+use forebay_load::{Config, Load, target_name};
 pub use forebay_load::{ConfigError, PACKET_BYTES_MAX, Pace, Rate, Sizes, TARGETS_MAX};
 use forebay_run::record::Record;
 use forebay_run::run_dir::RunEnd;
 use forebay_run::{Host, System};
 use forebay_sys::clock::{monotonic_ns, realtime_ns};
+use forebay_sys::host::CpuTicks;
 use forebay_sys::stamped::await_receive_stamps;
 
 pub use books::Echoed;
@@ -32,9 +32,8 @@ pub use echo::{EchoPlan, EchoSummary};
 pub use error::LoadError;
 pub use summary::{LoadSummary, RttSummary, TargetSummary, csv};
 
-use books::{Books, target_name};
+use books::Books;
 use end::End;
-use idle::CpuTicks;
 use work::{Way, Work};
 
 /// Longest wait for the kernel's receive stamps.
@@ -125,7 +124,7 @@ impl System for LoadPlan {
                 "the kernel does not stamp what comes: round-trip times are by the program's clock",
             );
         }
-        let (begun_ns, ticks) = (monotonic_ns(), CpuTicks::now());
+        let (begun_ns, ticks) = (monotonic_ns(), CpuTicks::read());
         let mut load = Load::new(self.config(), begun_ns)?;
         for (at, why) in unopened.iter().enumerate() {
             if let Some(why) = why {
@@ -146,7 +145,7 @@ impl System for LoadPlan {
             snapshot: &snapshot,
             effort,
             ended_ns,
-            ticks: CpuTicks::now().since(ticks),
+            ticks: CpuTicks::read().since(ticks),
         };
         let summary = outcome.summary();
         let mut end = RunEnd::in_order(host.stop.reason().unwrap_or(Reason::LimitReached));

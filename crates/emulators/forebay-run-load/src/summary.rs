@@ -4,12 +4,11 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 
 use forebay_ledger::{HistogramSummary, Snapshot};
-use forebay_load::{AnswerDrop, Load, Moments, Pace, Rate};
+use forebay_load::{AnswerDrop, Load, Moments, Pace, Rate, target_name};
+use forebay_sys::host::CpuTicks;
 use serde::Serialize;
 
 use crate::LoadPlan;
-use crate::books::target_name;
-use crate::idle::CpuTicks;
 use crate::work::{Effort, Way};
 
 /// A part that lacks is told from here on: what is due at the very end may lack.
@@ -143,7 +142,7 @@ pub(crate) struct Outcome<'a> {
 impl Outcome<'_> {
     pub(crate) fn summary(&self) -> LoadSummary {
         let targets: Vec<TargetSummary> = (0..self.ways.len()).map(|at| self.target(at)).collect();
-        let CpuTicks { idle, total } = self.ticks;
+        let (idle, total) = (self.ticks.idle, self.ticks.total());
         LoadSummary {
             transport: self.plan.transport.name(),
             sending_s: self.sending_s(),

@@ -43,6 +43,10 @@ impl Host {
 pub struct CpuTicks {
     /// At work.
     pub busy: u64,
+    /// Of these, at work for threads with a niceness above 0.
+    pub nice: u64,
+    /// With nothing to do, or waiting for I/O.
+    pub idle: u64,
     /// With work at hand, while a hypervisor gave the CPU to somebody else.
     pub stolen: u64,
 }
@@ -62,25 +66,44 @@ impl CpuTicks {
             .split_whitespace()
             .map(|word| word.parse().unwrap_or(0));
         let mut next = || words.next().unwrap_or(0_u64);
-        let (user, nice, system, _idle, _iowait) = (next(), next(), next(), next(), next());
+        let (user, nice, system, idle, iowait) = (next(), next(), next(), next(), next());
         let (irq, softirq, stolen) = (next(), next(), next());
         Self {
             busy: user + nice + system + irq + softirq,
+            nice,
+            idle: idle + iowait,
             stolen,
+        }
+    }
+
+    /// All ticks.
+    #[must_use]
+    pub const fn total(self) -> u64 {
+        self.busy + self.idle + self.stolen
+    }
+
+    /// Those since `before`.
+    #[must_use]
+    pub const fn since(self, before: Self) -> Self {
+        Self {
+            busy: self.busy.saturating_sub(before.busy),
+            nice: self.nice.saturating_sub(before.nice),
+            idle: self.idle.saturating_sub(before.idle),
+            stolen: self.stolen.saturating_sub(before.stolen),
         }
     }
 
     /// The time with work at hand since `before`, on all CPUs, in ticks.
     #[must_use]
     pub const fn with_work_since(self, before: Self) -> u64 {
-        let stolen = self.stolen.saturating_sub(before.stolen);
-        self.busy.saturating_sub(before.busy) + stolen
+        let since = self.since(before);
+        since.busy + since.stolen
     }
 
     /// The part of the time with work at hand since `before` that a hypervisor took away.
     #[must_use]
     pub fn stolen_since(self, before: Self) -> f64 {
-        let stolen = self.stolen.saturating_sub(before.stolen) as f64;
+        let stolen = self.since(before).stolen as f64;
         stolen / (self.with_work_since(before) as f64).max(1.0)
     }
 }
@@ -139,9 +162,13 @@ mod tests {
         assert_eq!(parse_load("0.50 1.25 2.00 1/234 5678\n"), [0.5, 1.25, 2.0]);
         assert_eq!(parse_load("junk"), [0.0; 3]);
         let before = CpuTicks::parse("cpu  100 2 30 1000 50 1 7 10 5 0\ncpu0 1 1 1 1\n");
-        assert_eq!((before.busy, before.stolen), (140, 10));
+        assert_eq!((before.busy, before.idle, before.stolen), (140, 1050, 10));
+        assert_eq!(before.nice, 2);
+        assert_eq!(before.total(), 1200, "the guest's time is in the user's");
         let after = CpuTicks::parse("cpu  160 2 30 2000 50 1 7 30\n");
         assert_eq!(after.with_work_since(before), 80);
+        assert_eq!(after.since(before).idle, 1000);
+        assert_eq!(before.since(after), CpuTicks::default());
         assert_eq!(after.stolen_since(before), 0.25);
         assert_eq!(before.stolen_since(before), 0.0);
         assert_eq!(CpuTicks::parse("junk"), CpuTicks::default());

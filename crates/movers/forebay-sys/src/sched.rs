@@ -6,6 +6,9 @@ use rustix::thread::CpuSet;
 
 use crate::SysError;
 
+/// The least claim to a CPU (`nice(1)`).
+const NICEST: libc::c_int = 19;
+
 /// CPUs that the calling thread may use, at least 1.
 #[must_use]
 pub fn cpu_count() -> usize {
@@ -73,17 +76,35 @@ pub fn real_time(priority: u8) -> Result<(), SysError> {
 /// # Errors
 /// When the kernel refuses the call.
 pub fn ordinary() -> Result<(), SysError> {
-    let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the pointer is to a live sched_param; 0 is the calling thread.
-    if unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const parameters) } == 0 {
+    without_priority(libc::SCHED_OTHER, "sched_setscheduler(SCHED_OTHER)")
+}
+
+/// Lets the calling thread run only when nothing else wants its CPU (`SCHED_IDLE`); `/proc/stat` has its time as `nice`.
+///
+/// # Errors
+/// When the kernel refuses a call.
+pub fn when_idle() -> Result<(), SysError> {
+    without_priority(libc::SCHED_IDLE, "sched_setscheduler(SCHED_IDLE)")?;
+    // SAFETY: the call has no pointers; 0 is the calling thread.
+    if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICEST) } == 0 {
         return Ok(());
     }
     let why = std::io::Error::last_os_error();
     Err(SysError::new(
-        "sched_setscheduler(SCHED_OTHER)",
-        "the calling thread".to_owned(),
+        "setpriority",
+        format!("niceness {NICEST}"),
         why,
     ))
+}
+
+fn without_priority(policy: libc::c_int, call: &'static str) -> Result<(), SysError> {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the pointer is to a live sched_param; 0 is the calling thread.
+    if unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) } == 0 {
+        return Ok(());
+    }
+    let why = std::io::Error::last_os_error();
+    Err(SysError::new(call, "the calling thread".to_owned(), why))
 }
 
 /// Locks all memory, present and future, so that no page is ever read back from disk.
@@ -117,6 +138,19 @@ mod tests {
             let text = pin_to_cpu(cpu).unwrap_err().to_string();
             assert!(text.contains(&format!("CPU {cpu}")), "{text}");
         }
+    }
+
+    #[test]
+    fn a_thread_is_for_idle_times_alone_by_the_word_of_the_kernel() {
+        let told = std::thread::spawn(|| {
+            when_idle().unwrap();
+            std::fs::read_to_string("/proc/thread-self/stat").unwrap()
+        });
+        let text = told.join().unwrap();
+        // The 41st field is the policy, the 19th the niceness (proc_pid_stat(5)); the name, the second one, may have blanks.
+        let behind_name = text.rsplit_once(") ").unwrap().1;
+        let told = [38, 16].map(|at| behind_name.split(' ').nth(at).unwrap());
+        assert_eq!(told, [libc::SCHED_IDLE, NICEST].map(|it| it.to_string()));
     }
 
     #[test]
