@@ -8,6 +8,7 @@
 
 pub mod bench;
 pub mod chain;
+mod child;
 pub mod figure;
 pub mod live_pair;
 pub mod messaging;

@@ -3,7 +3,6 @@
 //! Wire, generator, probe and collector are in a network namespace of their own, which goes with its last process. What each of them counts is held against what the
 //! others do, to the packet.
 
-mod child;
 mod collector;
 mod ground;
 mod session;
@@ -15,10 +14,8 @@ use anyhow::{Context, Result};
 use forebay_run::Stop;
 use serde::Serialize;
 
-pub(crate) use child::Child;
 pub use collector::Collected;
 pub(crate) use ground::{FAR, Ground, NEAR};
-pub(crate) use session::Booked;
 pub use session::Seen;
 use session::Session;
 pub use sheet::{Side, Volume};

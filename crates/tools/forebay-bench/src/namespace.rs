@@ -11,6 +11,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+/// Programs that are needed, with the Debian package of each.
+const NEEDED: [(&str, &str); 4] = [
+    ("unshare", "util-linux"),
+    ("setpriv", "util-linux"),
+    ("nsenter", "util-linux"),
+    ("ip", "iproute2"),
+];
+
 /// How long a namespace may take to appear.
 const MAKE_LIMIT: Duration = Duration::from_secs(10);
 
@@ -29,6 +37,47 @@ fn mortal_child_of(parent: u32) -> Command {
         .args(["--pdeathsig", "KILL", "sh", "-c", UNLESS_ORPHAN, "sh"])
         .arg(parent.to_string());
     command
+}
+
+/// Names the first program that is not there, of those that are always needed and of these further ones with their Debian packages.
+pub(crate) fn check_programs(further: &[(&str, &str)]) -> Result<()> {
+    for (name, package) in NEEDED.iter().chain(further) {
+        let mut command = Command::new(name);
+        let quiet = command.arg("-V").stdin(Stdio::null());
+        let tried = quiet.stdout(Stdio::null()).stderr(Stdio::null()).status();
+        if let Err(error) = tried {
+            bail!("`{name}` cannot be run ({error}): install Debian's package {package}");
+        }
+    }
+    Ok(())
+}
+
+/// What the kernel has counted at an interface, in frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Interface {
+    pub(crate) received: u64,
+    pub(crate) receive_dropped: u64,
+    pub(crate) sent: u64,
+    pub(crate) send_dropped: u64,
+}
+
+impl Interface {
+    /// Reads the kernel's table of interfaces (`proc_net_dev(5)`).
+    fn parse(table: &str, name: &str) -> Option<Self> {
+        let line = table.lines().find_map(|line| {
+            let (found, rest) = line.split_once(':')?;
+            (found.trim() == name).then_some(rest)
+        })?;
+        let numbers = line.split_whitespace().map(|word| word.parse().ok());
+        let numbers: Vec<u64> = numbers.collect::<Option<_>>()?;
+        // Eight numbers of what came in: bytes, packets, errors, dropped, …; then the same of what went out.
+        Some(Self {
+            received: *numbers.get(1)?,
+            receive_dropped: *numbers.get(3)?,
+            sent: *numbers.get(9)?,
+            send_dropped: *numbers.get(11)?,
+        })
+    }
 }
 
 /// One network namespace, without a name.
@@ -92,6 +141,16 @@ impl Namespace {
         command
     }
 
+    /// The same, of a user without rights.
+    pub(crate) fn command_of(&self, user: u32, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = self.command("setpriv");
+        let user = user.to_string();
+        command.args(["--reuid", &user, "--regid", &user, "--clear-groups"]);
+        // The kernel forgets that wish of a process that changes its user.
+        command.args(["--pdeathsig", "KILL"]).arg(program);
+        command
+    }
+
     /// Runs a command line in it, to its end.
     pub(crate) fn run(&self, line: &str) -> Result<String> {
         let mut words = line.split_ascii_whitespace();
@@ -99,10 +158,39 @@ impl Namespace {
         self.output(self.command(program).args(words), line)
     }
 
+    /// What the kernel has counted at these interfaces of it until now.
+    pub(crate) fn interfaces<const N: usize>(&self, names: [&str; N]) -> Result<[Interface; N]> {
+        let path = format!("/proc/{}/net/dev", self.holder());
+        let table = std::fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
+        let mut found = [Interface::default(); N];
+        for (place, name) in found.iter_mut().zip(names) {
+            let parsed = Interface::parse(&table, name);
+            *place = parsed.with_context(|| format!("{path} does not tell of {name}: {table}"))?;
+        }
+        Ok(found)
+    }
+
+    /// Packets that the queue of an interface of it has dropped so far, by the kernel.
+    pub(crate) fn queue_drops(&self, interface: &str) -> Result<u64> {
+        let told = self.run(&format!("tc -s -j qdisc show dev {interface}"))?;
+        let told: serde_json::Value =
+            serde_json::from_str(&told).context("reading what tc says")?;
+        let drops = told[0]["drops"].as_u64();
+        drops.with_context(|| format!("tc tells no drops of {interface}"))
+    }
+
     /// Turns IPv6 off, where the kernel has it: its address resolution would be traffic that nobody asked for. The settings below
     /// `/proc/sys/net` are those of the namespace that the writing process is in.
     pub(crate) fn without_ipv6(&self) -> Result<()> {
         const OFF: &str = "for file in /proc/sys/net/ipv6/conf/all/disable_ipv6 /proc/sys/net/ipv6/conf/default/disable_ipv6; do [ ! -e $file ] || echo 1 > $file || exit; done";
+        let mut shell = self.command("sh");
+        self.output(shell.args(["-c", OFF]), OFF).map(drop)
+    }
+
+    /// Keeps its kernel from telling senders of datagrams that no socket wanted them: that would be traffic that nobody asked for. One such message may go to a host in so
+    /// many ms (`icmp(7)`).
+    pub(crate) fn without_unreachables(&self) -> Result<()> {
+        const OFF: &str = "echo 1000000000 > /proc/sys/net/ipv4/icmp_ratelimit";
         let mut shell = self.command("sh");
         self.output(shell.args(["-c", OFF]), OFF).map(drop)
     }
@@ -128,6 +216,28 @@ impl Drop for Namespace {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn interfaces_are_read_from_the_table() {
+        let table = "Inter-|   Receive                                                |  Transmit\n face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n\
+                    \x20   lo:       0       0    0    0    0     0          0         0        0       0    0    0    0     0       0          0\n\
+                    \x20  far: 1000 95 0 3 0 0 0 0 0 0 0 0 0 0 0 0\n near: 0 0 0 0 0 0 0 0 1000 98 0 2 0 0 0 0\n";
+        let far = Interface {
+            received: 95,
+            receive_dropped: 3,
+            ..Interface::default()
+        };
+        let near = Interface {
+            sent: 98,
+            send_dropped: 2,
+            ..Interface::default()
+        };
+        assert_eq!(Interface::parse(table, "far"), Some(far));
+        assert_eq!(Interface::parse(table, "near"), Some(near));
+        for wrong in ["near: 1 2 3\n", "near: 1 2 x\n", ""] {
+            assert_eq!(Interface::parse(wrong, "near"), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn an_orphan_does_not_begin() {

@@ -16,7 +16,8 @@ use serde_json::Value;
 use super::line::{Goal, Line};
 use super::search::{Limit, Sample, highest};
 use super::{Lines, Session};
-use crate::live_pair::{Booked, Child, FAR, Ground, NEAR};
+use crate::child::{Booked, Child};
+use crate::live_pair::{FAR, Ground, NEAR};
 
 /// Times the rate without the offload.
 const GOAL: f64 = 2.0;

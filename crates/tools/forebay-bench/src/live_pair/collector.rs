@@ -9,8 +9,8 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
 use tempfile::TempDir;
 
-use super::child::Child;
 use super::ground::Ground;
+use crate::child::Child;
 
 /// Bytes of its socket, as far as the host allows.
 const SOCKET_BYTES: &str = "64000000";
@@ -79,7 +79,7 @@ impl Collector {
     }
 
     /// Ends it when it has read all that is in its socket.
-    pub(super) fn end(mut self) -> Result<Collected> {
+    pub(super) fn end(self) -> Result<Collected> {
         let begun = Instant::now();
         let datagrams_lost = loop {
             match socket(self.child.pid()) {

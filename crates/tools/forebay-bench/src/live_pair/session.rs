@@ -1,22 +1,18 @@
 //! One run: the collector, the probe, the generator, and their ends in the order of the packets.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
-use forebay_ledger::{AccountLine, LedgerReader};
+use anyhow::{Context, Result};
 use forebay_run::Stop;
-use forebay_run::run_dir::open_ledger;
 
-use super::child::Child;
 use super::collector::Collector;
 use super::ground::{FAR, Ground, NEAR, Wire};
 use super::sheet::{Side, Told};
 use super::{Offload, OneCpu, Options};
+use crate::child::{Booked, Child};
 
-/// A program has its books after so long at most.
-const BEGIN_MOST: Duration = Duration::from_secs(30);
 /// What was sent is at the far end after so long at most.
 const ARRIVE_MOST: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(10);
@@ -42,55 +38,6 @@ pub(super) struct Session<'a> {
     pub(super) ground: &'a Ground,
     pub(super) offload: Offload,
     pub(super) has_collector: bool,
-}
-
-/// A program with books.
-pub(crate) struct Booked {
-    child: Child,
-    ledger: LedgerReader,
-}
-
-impl Booked {
-    /// Waits until a program has its books: those of an earlier run in the same place are not its own.
-    pub(crate) fn begin(mut child: Child, directory: PathBuf) -> Result<Self> {
-        let since = Instant::now();
-        let own = format!("-{}", child.pid());
-        loop {
-            let ledger = open_ledger(&directory).ok();
-            if let Some(ledger) = ledger.filter(|ledger| ledger.run_id().ends_with(&own)) {
-                return Ok(Self { child, ledger });
-            }
-            if child.is_over()? {
-                let ended = child.end()?;
-                let text = ended.stderr.trim();
-                bail!("{}", text.strip_prefix("forebay: ").unwrap_or(text));
-            }
-            ensure!(
-                since.elapsed() < BEGIN_MOST,
-                "there are no books in {}",
-                directory.display()
-            );
-            std::thread::sleep(LOOK);
-        }
-    }
-
-    /// Tells it to end, and gives its record.
-    pub(crate) fn end(mut self) -> Result<serde_json::Value> {
-        self.child.terminate();
-        self.child.record()
-    }
-
-    /// Sum of something over the accounts of a place.
-    fn sum(&self, places: &[&str], of: fn(&AccountLine) -> u64) -> u64 {
-        let Ok(snapshot) = self.ledger.snapshot() else {
-            return 0;
-        };
-        let lines = snapshot.balance().accounts;
-        let of_places = lines
-            .iter()
-            .filter(|line| places.contains(&line.place.as_str()));
-        of_places.map(of).sum()
-    }
 }
 
 impl Session<'_> {

@@ -93,13 +93,7 @@ impl Ground {
 
     /// Packets that the port's queue has dropped so far, by the kernel.
     pub(super) fn port_drops(&self) -> Result<u64> {
-        let told = self
-            .switch
-            .run(&format!("tc -s -j qdisc show dev {PORT}"))?;
-        let told: serde_json::Value =
-            serde_json::from_str(&told).context("reading what tc says")?;
-        let drops = told[0]["drops"].as_u64();
-        drops.context("tc tells no drops of the port")
+        self.switch.queue_drops(PORT)
     }
 }
 
