@@ -279,6 +279,8 @@ const BELOW_FACES: &[&str] = &[
     "forebay-run-felix",
     "forebay-run-emu",
     "forebay-run-hades",
+    "forebay-run-mux",
+    "forebay-load",
     "forebay-wire",
     "forebay-ledger",
     "forebay-sys",

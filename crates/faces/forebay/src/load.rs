@@ -123,8 +123,8 @@ fn duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("{text:?}: from 1ms to a year"))
 }
 
-/// Name of a target: A, B, … Z, AA, AB, …
-fn position(name: &str) -> Option<usize> {
+/// The place of a target, or of a client, by its name: A, B, … Z, AA, AB, …
+pub(crate) fn position(name: &str) -> Option<usize> {
     let letters = name.bytes().map(|letter| {
         let is_letter = letter.is_ascii_uppercase();
         is_letter.then(|| usize::from(letter - b'A') + 1)

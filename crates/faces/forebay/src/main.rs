@@ -29,6 +29,7 @@ mod metrics;
 mod model;
 mod mover;
 mod mux;
+mod mux_bench;
 mod mux_client;
 mod net;
 mod output;

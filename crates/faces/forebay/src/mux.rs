@@ -30,6 +30,7 @@ enum Verb {
     Client(crate::mux_client::MuxClientArgs),
     Status(control::MuxStatusArgs),
     Set(control::MuxSetArgs),
+    Bench(crate::mux_bench::MuxBenchArgs),
 }
 
 /// Owns the card that a file names, and takes clients in at a socket.
@@ -60,6 +61,7 @@ pub(crate) fn run(args: &MuxArgs) -> Result<ExitCode> {
         Verb::Client(args) => crate::mux_client::run(args),
         Verb::Status(args) => control::status(args),
         Verb::Set(args) => control::set(args),
+        Verb::Bench(args) => crate::mux_bench::run(args),
     }
 }
 

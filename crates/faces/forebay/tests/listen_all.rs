@@ -63,6 +63,7 @@ const COMMANDS: &[(&str, &[(&str, Does)])] = &[
     ("load", &[("--echo", Listens), ("[HOST:PORT]", Connects)]),
     ("model ctt", &[]),
     ("mover", &[("--listen", Listens)]),
+    ("mux bench", &[]),
     // Its port is one of its own stack, at an address that this host does not have.
     ("mux client", &[("--port", Connects)]),
     ("mux run", &[]),

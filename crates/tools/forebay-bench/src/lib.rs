@@ -12,6 +12,7 @@ mod child;
 pub mod figure;
 pub mod live_pair;
 pub mod messaging;
+pub mod mux;
 mod namespace;
 pub mod net;
 mod probe;

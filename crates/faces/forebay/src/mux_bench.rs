@@ -1,0 +1,295 @@
+//! `forebay mux bench`: the multiplexer under load between network namespaces, beside plain sockets of Linux.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use forebay_bench::mux::{
+    self, CLIENTS_MAX, ClientOptions, MuxBenchSummary, Options, Placement, SIZE_BYTES, Workload,
+};
+use forebay_report::text::si;
+use forebay_run::record::Record;
+use forebay_run_mux::config::PolicyChoice;
+use forebay_sys::sched::cpu_count;
+
+use crate::load::position;
+use crate::output::{Format, parse_bytes, parse_duration, print_line};
+use crate::record::{To, carry_out, print_closing};
+
+/// Bits of payload in a second that all clients share, where nothing else is said: about a wire of 1 Gb/s.
+const LOAD_BPS: u64 = 960_000_000;
+/// Longest wait of a limited client's packets, where nothing else is said, in µs.
+const SOJOURN_MAX_US: u64 = 5_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum WorkloadArg {
+    /// Each datagram goes back.
+    Echo,
+    /// Every 10,000th datagram goes back.
+    RxMostly,
+    /// Each datagram goes back 10,000 times.
+    TxMostly,
+    /// The first datagram goes back as often as the load comes to, and the client ends.
+    TxInitiated,
+    /// Each datagram is copied and added up ten times, and goes back.
+    Heavy,
+}
+
+impl WorkloadArg {
+    const fn workload(self) -> Workload {
+        match self {
+            Self::Echo => Workload::Echo,
+            Self::RxMostly => Workload::RxMostly,
+            Self::TxMostly => Workload::TxMostly,
+            Self::TxInitiated => Workload::TxInitiated,
+            Self::Heavy => Workload::Heavy,
+        }
+    }
+}
+
+/// Measures the multiplexer on this machine: a generator, the daemon and its clients, and after them plain sockets of Linux with the same load.
+///
+/// Generator and card are network namespaces, joined by a virtual cable; clients are processes of a user without rights, called A, B, C … Rates and --client-limit are of UDP payload. What the generator
+/// sent to each client, what the daemon gave it, what it counted, and what came back is compared hop by hop; residual_items is that of the whole way. CPU is that of the whole host. Nothing of it
+/// touches the host's own network, and nothing is left when it ends or is killed; Ctrl-C closes the books. Needs root, to make network namespaces and to start processes of another user.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  forebay mux bench --workload echo --clients 2 --policy round-robin --duration 5s\n  forebay mux bench --workload echo --clients 2 --policy token-bucket --client-limit B=100M --format json\n\nExit codes: 0 the books close, 1 they do not, 2 it could not be done."
+)]
+pub(crate) struct MuxBenchArgs {
+    /// What clients do with what comes.
+    #[arg(long, value_enum, default_value = "echo")]
+    workload: WorkloadArg,
+    /// Clients, 1 to 64.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=CLIENTS_MAX as i64))]
+    clients: u32,
+    /// Which client sends next: signalled, round-robin, deficit-round-robin, priority (A first), token-bucket, window.
+    #[arg(long, value_name = "POLICY", default_value = "round-robin", value_parser = policy)]
+    policy: PolicyChoice,
+    /// Bits of payload in a second that are asked of each client, or of one, as 100M or B=100M (default: 960M, shared by all).
+    #[arg(long, value_name = "[NAME=]BITS", value_parser = named)]
+    load_bps: Vec<Named>,
+    /// Most bits of payload in a second that a client may send, as B=100M.
+    #[arg(long, value_name = "[NAME=]BITS", value_parser = named)]
+    client_limit: Vec<Named>,
+    /// Most received frames that a client may hold (default: 512).
+    #[arg(long, value_name = "[NAME=]N", value_parser = named)]
+    rx_queue: Vec<Named>,
+    /// Most frames of a client that wait to be sent (default: 512).
+    #[arg(long, value_name = "[NAME=]N", value_parser = named)]
+    tx_queue: Vec<Named>,
+    /// Received frames that a client may always hold (default: 16).
+    #[arg(long, value_name = "[NAME=]N", value_parser = named)]
+    guarantee: Vec<Named>,
+    /// Longest that a frame of a client waits to be sent, in us (default: 5000 with a limit, else without a bound).
+    #[arg(long, value_name = "[NAME=]US", value_parser = named)]
+    sojourn_max: Vec<Named>,
+    /// Receive buffers of all clients together (default: 1024, or 64 for each client).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    receive_buffers: Option<u32>,
+    /// Bytes of payload of a packet, 24 to 1472.
+    #[arg(long, value_name = "BYTES", default_value_t = 1472, value_parser = clap::value_parser!(u16).range(SIZE_BYTES))]
+    size: u16,
+    /// Rate of the wire in bit/s, each way, by a token bucket (tbf) on a switch (default: as fast as the hosts are).
+    #[arg(long, value_name = "BITS", value_parser = parse_bytes)]
+    wire_rate: Option<u64>,
+    /// Leaves out the sockets beside it.
+    #[arg(long)]
+    no_baseline: bool,
+    /// How long packets are sent.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
+    duration: Duration,
+    /// Text for people, or one JSON object.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// A number, of one client or of all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Named {
+    name: Option<String>,
+    value: u64,
+}
+
+fn named(text: &str) -> Result<Named, String> {
+    let (name, number) = match text.split_once('=') {
+        Some((name, number)) => (Some(name), number),
+        None => (None, text),
+    };
+    // `100MB` is of bytes, and none of these.
+    let number = Some(number).filter(|number| !number.ends_with(['B', 'b']));
+    let value = number.and_then(|number| parse_bytes(number).ok());
+    let value =
+        value.ok_or_else(|| format!("write {text:?} as 100M, or as B=100M for client B"))?;
+    let name = name.map(str::to_owned);
+    Ok(Named { name, value })
+}
+
+fn policy(text: &str) -> Result<PolicyChoice, String> {
+    let known = || format!("known are {}", PolicyChoice::NAMES.join(", "));
+    PolicyChoice::named(text).ok_or_else(known)
+}
+
+/// The value of each client: its own one, or that of all.
+fn each(flag: &str, all: &[Named], clients: usize) -> Result<Vec<Option<u64>>> {
+    let general = all.iter().rev().find(|it| it.name.is_none());
+    let mut values = vec![general.map(|it| it.value); clients];
+    for Named { name, value } in all {
+        let Some(name) = name else { continue };
+        match position(name).and_then(|at| values.get_mut(at)) {
+            Some(place) => *place = Some(*value),
+            None => bail!(
+                "{flag} {name}={value}: there is no client {name}; the first is A, and there are {clients}"
+            ),
+        }
+    }
+    Ok(values)
+}
+
+/// The same where one of these holds for each, within limits.
+fn each_within(
+    flag: &str,
+    all: &[Named],
+    clients: usize,
+    (default, limits): (u64, std::ops::RangeInclusive<u64>),
+) -> Result<Vec<u64>> {
+    let values = each(flag, all, clients)?;
+    let values: Vec<u64> = values.into_iter().map(|it| it.unwrap_or(default)).collect();
+    if let Some(wrong) = values.iter().find(|value| !limits.contains(value)) {
+        bail!(
+            "{flag} {wrong}: give {} to {}",
+            limits.start(),
+            limits.end()
+        );
+    }
+    Ok(values)
+}
+
+fn options(args: &MuxBenchArgs) -> Result<Options> {
+    let count = args.clients as usize;
+    let within = |flag, all: &[Named], default, least: u64, most: u64| {
+        each_within(flag, all, count, (default, least..=most))
+    };
+    let queues = 65_536;
+    let loads = within(
+        "--load-bps",
+        &args.load_bps,
+        LOAD_BPS / u64::from(args.clients),
+        1_000,
+        1_000_000_000_000,
+    )?;
+    let limits = each("--client-limit", &args.client_limit, count)?;
+    if let Some(wrong) = limits.iter().flatten().find(|it| **it < 8_000) {
+        bail!("--client-limit {wrong}: give 8000 bit/s at least");
+    }
+    let rx_queues = within("--rx-queue", &args.rx_queue, 512, 1, queues)?;
+    let tx_queues = within("--tx-queue", &args.tx_queue, 512, 1, queues)?;
+    let guarantees = within("--guarantee", &args.guarantee, 16, 0, queues)?;
+    let sojourns = each("--sojourn-max", &args.sojourn_max, count)?;
+    let client = |at: usize| ClientOptions {
+        load_bps: loads[at],
+        limit_bps: limits[at],
+        rx_queue: rx_queues[at] as u32,
+        tx_queue: tx_queues[at] as u32,
+        guarantee: guarantees[at].min(rx_queues[at]) as u32,
+        sojourn_max_us: sojourns[at].or_else(|| limits[at].map(|_| SOJOURN_MAX_US)),
+        niceness: 0,
+    };
+    if args.duration < Duration::from_millis(100) {
+        bail!("--duration {:?}: 100ms at least", args.duration);
+    }
+    Ok(Options {
+        program: std::env::current_exe().context("finding this program")?,
+        workload: args.workload.workload(),
+        policy: args.policy,
+        clients: (0..count).map(client).collect(),
+        size_bytes: usize::from(args.size),
+        duration: args.duration,
+        receive_buffers: args
+            .receive_buffers
+            .unwrap_or_else(|| mux::receive_buffers(count)),
+        wire_bps: args.wire_rate,
+        has_baseline: !args.no_baseline,
+        placement: Placement::default(),
+    })
+}
+
+pub(crate) fn run(args: &MuxBenchArgs) -> Result<ExitCode> {
+    carry_out(options(args)?, args.format, To::Stdout, print)
+}
+
+fn print(record: &Record<MuxBenchSummary>) {
+    let summary = &record.summary;
+    let rate = |bps: f64| si(bps, "bit/s");
+    let us = |rtt: &serde_json::Value, key: &str| rtt[key].as_f64().unwrap_or(0.0) / 1e3;
+    for client in &summary.clients {
+        print_line(format_args!(
+            "{}: {} requested, {} achieved; round trip p50 {:.0}, p99 {:.0}, p99.9 {:.0} us; longest wait to be sent {} us",
+            client.name,
+            rate(client.requested_bps),
+            rate(client.achieved_bps),
+            us(&client.rtt_ns, "p50"),
+            us(&client.rtt_ns, "p99"),
+            us(&client.rtt_ns, "p999"),
+            client.sojourn_ns_max / 1000,
+        ));
+        for (reason, packets) in &client.drops {
+            print_line(format_args!("  {reason}: {packets}"));
+        }
+    }
+    print_line(format_args!(
+        "{} in all, {:.0} % of {} CPUs used (soaker: {:.0} %); {:.0} packets per CPU-second of the daemon, {:.4} signals per packet",
+        rate(summary.achieved_bps),
+        summary.cpu_fraction * 100.0,
+        cpu_count(),
+        summary.cpu_fraction_soaker * 100.0,
+        summary.packets_per_cpu_second,
+        summary.signals_per_packet,
+    ));
+    if let Some(sockets) = &summary.baseline {
+        print_line(format_args!(
+            "sockets: {} in all, {:.0} % used; round trip p50 {:.0}, p99 {:.0}, p99.9 {:.0} us; {:.0} packets per CPU-second of their programs",
+            rate(sockets.achieved_bps),
+            sockets.cpu_fraction * 100.0,
+            us(&sockets.rtt_ns, "p50"),
+            us(&sockets.rtt_ns, "p99"),
+            us(&sockets.rtt_ns, "p999"),
+            sockets.packets_per_cpu_second,
+        ));
+    }
+    for check in &summary.disagreements {
+        print_line(format_args!(
+            "NOT THE SAME: {}: {} and {}",
+            check.what, check.one, check.other
+        ));
+    }
+    print_closing(record);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_of_one_client_or_of_all() {
+        let all = [named("16").unwrap(), named("B=32").unwrap()];
+        let values = each("--rx-queue", &all, 3).unwrap();
+        assert_eq!(values, [Some(16), Some(32), Some(16)]);
+        assert_eq!(each("--rx-queue", &[], 2).unwrap(), [None, None]);
+        let error = each("--rx-queue", &[named("C=1").unwrap()], 2).unwrap_err();
+        assert!(error.to_string().contains("no client C"), "{error}");
+        for wrong in ["", "x", "B=", "B=100MB"] {
+            assert!(named(wrong).unwrap_err().contains("B=100M"), "{wrong}");
+        }
+        let limits = (5, 1..=10);
+        let error = each_within("--x", &[named("11").unwrap()], 1, limits.clone()).unwrap_err();
+        assert!(error.to_string().contains("1 to 10"), "{error}");
+        assert_eq!(each_within("--x", &[], 1, limits).unwrap(), [5]);
+    }
+
+    #[test]
+    fn policies_are_those_of_the_file() {
+        assert_eq!(policy("round-robin"), Ok(PolicyChoice::RoundRobin));
+        assert!(policy("fair").unwrap_err().contains("signalled"));
+    }
+}

@@ -1,0 +1,199 @@
+//! The test bench of the multiplexer: hosts, the daemon, clients of a user without rights, load, and plain sockets beside them; the account of the whole way closes, and nothing is left behind.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test that cannot go on has failed, and says why it skips"
+)]
+
+mod rig;
+
+use rig::{children_of, forebay, number, signal, start, wait_for};
+use serde_json::Value;
+
+/// Why there can be no namespaces here, if so.
+fn skipped() -> bool {
+    let made = std::process::Command::new("unshare")
+        .args(["--net", "true"])
+        .output();
+    if made.is_ok_and(|made| made.status.success()) {
+        return false;
+    }
+    forebay_testing::skip!(
+        "a network namespace cannot be made; that needs root (CAP_SYS_ADMIN) and util-linux"
+    );
+    true
+}
+
+fn bench(args: &[&str]) -> Value {
+    let mut command = forebay();
+    command
+        .args(["mux", "bench", "--format", "json"])
+        .args(args);
+    start(&mut command).end().json_of(0)
+}
+
+fn assert_keys(of: &Value, keys: &[&str]) {
+    for key in keys {
+        assert!(!of[*key].is_null(), "{key} in {of}");
+    }
+}
+
+/// What each hop of a client's way counted, and what was lost between.
+fn assert_whole(client: &Value) {
+    let counts = &client["counts"];
+    let hops = |keys: [&str; 2]| keys.map(|key| number(counts, key));
+    let [gave, received] = hops(["daemon_gave", "client_received"]);
+    assert!(gave >= received, "{client}");
+    let [sent, asked] = hops(["client_sent", "daemon_asked"]);
+    assert_eq!(sent, asked, "{client}");
+    assert!(number(counts, "generator_sent") > 0, "{client}");
+}
+
+#[test]
+fn an_echo_is_answered_beside_sockets_and_the_whole_way_is_accounted_for() {
+    if skipped() {
+        return;
+    }
+    let record = bench(&[
+        "--workload",
+        "echo",
+        "--clients",
+        "2",
+        "--policy",
+        "round-robin",
+        "--load-bps",
+        "2M",
+        "--duration",
+        "500ms",
+    ]);
+    assert_keys(
+        &record,
+        &[
+            "record_version",
+            "cpu_fraction",
+            "cpu_fraction_soaker",
+            "packets_per_cpu_second",
+            "signals_per_packet",
+            "baseline",
+        ],
+    );
+    assert_eq!(number(&record, "residual_items"), 0, "{record}");
+    let clients = record["clients"].as_array().unwrap();
+    let names: Vec<_> = clients
+        .iter()
+        .map(|it| it["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["A", "B"]);
+    for client in clients {
+        assert_keys(
+            client,
+            &["requested_bps", "achieved_bps", "sojourn_ns_max", "drops"],
+        );
+        assert_keys(&client["rtt_ns"], &["p50", "p99", "p999"]);
+        assert_eq!(client["requested_bps"], 2e6);
+        assert!(client["achieved_bps"].as_f64().unwrap() > 0.0, "{client}");
+        assert_whole(client);
+    }
+    let sockets = &record["baseline"];
+    assert_keys(sockets, &["what", "cpu_fraction", "rtt_ns", "clients"]);
+    assert_eq!(number(sockets, "residual_items"), 0, "{sockets}");
+    assert!(sockets["achieved_bps"].as_f64().unwrap() > 0.0, "{sockets}");
+}
+
+#[test]
+fn clients_that_send_by_themselves_are_counted_on_a_wire_with_a_rate() {
+    if skipped() {
+        return;
+    }
+    let record = bench(&[
+        "--workload",
+        "tx-initiated",
+        "--clients",
+        "1",
+        "--policy",
+        "window",
+        "--client-limit",
+        "A=4M",
+        "--load-bps",
+        "2M",
+        "--duration",
+        "1s",
+        "--wire-rate",
+        "100M",
+        "--no-baseline",
+    ]);
+    assert_eq!(number(&record, "residual_items"), 0, "{record}");
+    assert!(record["baseline"].is_null());
+    let client = &record["clients"][0];
+    assert_eq!(client["limit_bps"], 4_000_000);
+    // As many as the rate comes to in a second.
+    let asked = 2_000_000 / 8 / 1472;
+    assert_eq!(number(&client["counts"], "client_datagrams_sent"), asked);
+    assert_whole(client);
+}
+
+#[test]
+fn ctrl_c_closes_the_books_and_leaves_nothing() {
+    if skipped() {
+        return;
+    }
+    let mut command = forebay();
+    command.args([
+        "mux",
+        "bench",
+        "--format",
+        "json",
+        "--load-bps",
+        "1M",
+        "--duration",
+        "10m",
+    ]);
+    let bench = start(&mut command);
+    // Holders of two namespaces, a daemon, two clients and a generator.
+    let family = wait_for("a session", || {
+        let children = children_of(bench.pid());
+        (children.len() >= 6).then_some(children)
+    });
+    assert!(signal("INT", bench.pid()));
+    let record = bench.end().json_of(0);
+    assert_eq!(record["interrupted"], true);
+    assert_eq!(number(&record, "residual_items"), 0, "{record}");
+    assert!(!family.iter().any(|pid| rig::is_alive(*pid)));
+}
+
+#[test]
+fn nothing_is_left_of_a_bench_that_is_killed() {
+    if skipped() {
+        return;
+    }
+    let mut command = forebay();
+    command.args(["mux", "bench", "--load-bps", "1M", "--duration", "10m"]);
+    let bench = start(&mut command);
+    let family = wait_for("a session", || {
+        let children = children_of(bench.pid());
+        (children.len() >= 6).then_some(children)
+    });
+    assert!(signal("KILL", bench.pid()));
+    drop(bench.end());
+    wait_for("the end of all of them", || {
+        let alive = family.iter().any(|pid| rig::is_alive(*pid));
+        (!alive).then_some(())
+    });
+}
+
+#[test]
+fn what_cannot_be_is_told() {
+    for (args, said) in [
+        (&["--client-limit", "C=100M"][..], "no client C"),
+        (&["--policy", "fair"], "signalled"),
+        (&["--rx-queue", "0"], "1 to 65536"),
+        (&["--duration", "1ms"], "100ms"),
+    ] {
+        let mut command = forebay();
+        let ended = start(command.args(["mux", "bench"]).args(args)).end();
+        assert_eq!(ended.code(), Some(2), "{args:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains(said), "{args:?}: {}", ended.stderr);
+    }
+}

@@ -1,0 +1,174 @@
+use std::path::PathBuf;
+use std::time::Duration;
+
+use forebay_run_mux::config::PolicyChoice;
+use serde_json::json;
+
+use super::*;
+use crate::mux::{ClientOptions, Placement};
+
+type Change = fn(&mut Told);
+
+fn options(workload: Workload) -> Options {
+    let client = ClientOptions {
+        load_bps: 1_000_000,
+        sojourn_max_us: Some(5),
+        ..ClientOptions::default()
+    };
+    Options {
+        program: PathBuf::new(),
+        workload,
+        policy: PolicyChoice::RoundRobin,
+        clients: vec![client],
+        size_bytes: 1_000,
+        duration: Duration::from_secs(2),
+        receive_buffers: 1_024,
+        wire_bps: None,
+        has_baseline: false,
+        placement: Placement::default(),
+    }
+}
+
+/// 100 datagrams there, of which 4 get lost on the wire and 6 at the daemon, and 80 back, of which 3 get lost; 2 frames of ARP each way.
+fn told() -> Told {
+    let books = |mut more: Value| {
+        let closed =
+            json!({"residual_items": 0, "residual_bytes": 0, "left_items": 0, "left_bytes": 0});
+        let all = more.as_object_mut().unwrap();
+        all.extend(closed.as_object().unwrap().clone());
+        more
+    };
+    Told {
+        load: books(json!({
+            "sending_s": 2.0, "limit": null, "drops": {},
+            "targets": [{
+                "name": "A", "packets_sent": 100, "packets_answered": 70, "late": 3, "duplicate": 2, "corrupt": 1, "foreign": 1,
+                "socket_drops": 1, "rtt_ns": {"p50": 7},
+            }],
+        })),
+        daemon: books(json!({
+            "cpu_s": {"mux": 0.5}, "signals": 4,
+            "clients": [{
+                "name": "A", "frames_for": 98, "frames_given": 92, "packets_asked": 82, "packets_sent": 82, "sojourn_ns_max": 9,
+            }],
+            "drops": {
+                "mux_deliver.queue_full.A": {"items": 6}, "mux_receive.client_gone.A": {"items": 5},
+                "mux_card_in.ring_full.card": {"items": 3},
+            },
+        })),
+        clients: vec![books(json!({
+            "name": "A", "frames_received": 87, "datagrams_came": 85, "frames_sent": 82, "datagrams_sent": 80,
+            "drops": {"client_work.no_room.echo": {"items": 5}},
+        }))],
+        counted: Counted {
+            there: 1,
+            back: 2,
+            far_errors: 1,
+            ..Counted::default()
+        },
+    }
+}
+
+#[test]
+fn each_packet_is_found_on_the_way_and_rates_are_of_the_payload() {
+    let share = CpuShare {
+        kernel: 0.5,
+        soaker: 0.6,
+    };
+    let (summary, books) = told().summed_up(&options(Workload::Echo), share).unwrap();
+    assert_eq!(summary.disagreements, []);
+    assert_eq!(books, Closed::default());
+    let client = &summary.clients[0];
+    assert_eq!(
+        (client.requested_bps, client.achieved_bps),
+        (1e6, 280_000.0)
+    );
+    let drops = [
+        ("client_work.no_room", 5),
+        ("far_socket.full", 1),
+        ("mux_deliver.queue_full", 6),
+        ("mux_receive.client_gone", 5),
+        ("wire_back.dropped", 2),
+        ("wire_there.dropped", 4),
+    ];
+    let drops = drops.map(|(name, packets)| (name.to_owned(), packets));
+    assert_eq!(client.drops, BTreeMap::from(drops));
+    assert_eq!(summary.packets_per_cpu_second, 174.0 / 0.5);
+    assert_eq!(summary.signals_per_packet, 4.0 / 174.0);
+    assert_eq!(summary.wire_drops["mux_card_in.ring_full"], 3);
+    let of = |workload| {
+        let (summary, _) = told().summed_up(&options(workload), share).unwrap();
+        summary.clients[0].achieved_bps
+    };
+    assert_eq!(of(Workload::RxMostly), 85.0 * 4_000.0);
+    assert_eq!(of(Workload::TxMostly), 77.0 * 4_000.0);
+}
+
+#[test]
+fn one_packet_that_somebody_else_counts_is_found() {
+    let wrong: [(Change, &str); 9] = [
+        (
+            |it| it.load["targets"][0]["packets_sent"] = 101.into(),
+            "generator and daemon",
+        ),
+        (
+            |it| it.daemon["clients"][0]["frames_for"] = 97.into(),
+            "generator and daemon",
+        ),
+        (|it| it.counted.there = 2, "generator and daemon"),
+        (
+            |it| it.daemon["drops"]["mux_card_in.ring_full.card"]["items"] = 2.into(),
+            "generator and daemon",
+        ),
+        (
+            |it| it.daemon["clients"][0]["frames_given"] = 93.into(),
+            "the daemon gave",
+        ),
+        (
+            |it| it.daemon["clients"][0]["packets_asked"] = 81.into(),
+            "was handed",
+        ),
+        (
+            |it| it.daemon["clients"][0]["packets_sent"] = 83.into(),
+            "card and generator",
+        ),
+        (
+            |it| it.load["targets"][0]["duplicate"] = 3.into(),
+            "card and generator",
+        ),
+        (|it| it.counted.far_no_port = 1, "card and generator"),
+    ];
+    for (change, named) in wrong {
+        let mut told = told();
+        change(&mut told);
+        let (summary, books) = told
+            .summed_up(&options(Workload::Echo), CpuShare::default())
+            .unwrap();
+        assert_eq!(books.residual_items, 1, "{named}");
+        let [one] = &summary.disagreements[..] else {
+            panic!("{named}: {:?}", summary.disagreements)
+        };
+        assert!(one.what.contains(named), "{one:?}");
+    }
+}
+
+#[test]
+fn what_comes_and_never_went_and_books_that_do_not_close_are_no_agreement() {
+    let residual = |change: Change| {
+        let mut told = told();
+        change(&mut told);
+        let of = options(Workload::Echo);
+        told.summed_up(&of, CpuShare::default()).unwrap().1
+    };
+    // One too many from nowhere is found, whatever the kernels dropped: 0 and 1, and 0 and 4.
+    let more = residual(|it| it.load["targets"][0]["packets_sent"] = 95.into());
+    assert_eq!(more.residual_items, 1 + 4);
+    let open = residual(|it| it.clients[0]["left_items"] = 2.into());
+    assert_eq!((open.residual_items, open.left_items), (0, 2));
+    let mut lacks = told();
+    lacks.clients[0]["datagrams_came"] = Value::Null;
+    let error = lacks
+        .summed_up(&options(Workload::Echo), CpuShare::default())
+        .unwrap_err();
+    assert!(error.to_string().contains("datagrams_came"), "{error}");
+}

@@ -1,0 +1,162 @@
+//! The daemon's file for a measurement.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use forebay_load::target_name;
+use forebay_run_mux::config::PolicyChoice;
+
+use super::ground::{CARD, client_address, client_mac};
+use super::{ClientOptions, Options};
+
+/// The user of clients: one without rights (`nobody`).
+pub(super) const CLIENTS_USER: u32 = 65_534;
+/// Bytes of a frame that are no UDP payload: the headers of Ethernet, IPv4 and UDP.
+const HEADERS_BYTES: u32 = 42;
+/// Bursts of limited clients: a tenth of a second of measurement must not have much more than its rate.
+const BURST_BYTES: u32 = 16 << 10;
+/// Levels of the policy `priority`.
+const LEVELS: usize = 8;
+/// Longest wait of a class behind another one, in µs.
+const GUARD_US: u64 = 1_000;
+
+/// Whether a policy has a rate for each client.
+pub(super) const fn is_limiter(policy: PolicyChoice) -> bool {
+    matches!(policy, PolicyChoice::TokenBucket | PolicyChoice::Window)
+}
+
+/// Its text. Clients with a limit are in a class with a limiter: that of the policy, or one that goes first, as what it takes has a bound.
+pub(super) fn text(options: &Options, work: &Path) -> String {
+    let (policy, clients) = (options.policy, &options.clients);
+    let mut text = format!(
+        "[mux]\ninterface = \"{CARD}\"\nsocket = \"{}\"\ndirectory = \"{}\"\nreceive_buffers = {}\ntransmit_buffers = {}\n",
+        work.join("socket").display(),
+        work.join("mux").display(),
+        options.receive_buffers,
+        clients.iter().map(|it| it.tx_queue).max().unwrap_or(256),
+    );
+    let has_limits = clients.iter().any(|it| it.limit_bps.is_some());
+    let has_class_of_its_own = has_limits && !is_limiter(policy);
+    if has_class_of_its_own {
+        text += &class(PolicyChoice::TokenBucket, false);
+    }
+    text += &class(policy, has_class_of_its_own);
+    for (at, client) in clients.iter().enumerate() {
+        let behind = has_class_of_its_own && client.limit_bps.is_none();
+        let limiter = match client.limit_bps {
+            Some(_) if has_class_of_its_own => PolicyChoice::TokenBucket,
+            _ => policy,
+        };
+        text += &place(at, client, u8::from(behind), limiter);
+    }
+    text
+}
+
+fn class(policy: PolicyChoice, has_guard: bool) -> String {
+    let mut text = format!("\n[[classes]]\npolicy = \"{}\"\n", policy.name());
+    // Writing into a text does not fail.
+    if is_limiter(policy) {
+        let _ = writeln!(text, "uncounted_bytes = {HEADERS_BYTES}");
+    }
+    if has_guard {
+        let _ = writeln!(text, "guard_us = {GUARD_US}");
+    }
+    text
+}
+
+fn place(at: usize, client: &ClientOptions, class: u8, policy: PolicyChoice) -> String {
+    let mut text = format!(
+        "\n[[clients]]\nname = \"{}\"\nuid = {CLIENTS_USER}\nmac = \"{}\"\naddress = [\"{}\"]\nqueue = {}\ntransmit_queue = {}\nguarantee = {}\nclass = {class}\n",
+        target_name(at),
+        client_mac(at),
+        client_address(at),
+        client.rx_queue,
+        client.tx_queue,
+        client.guarantee,
+    );
+    let mut add = |key: &str, value: u64| {
+        let _ = writeln!(text, "{key} = {value}");
+    };
+    if let Some(us) = client.sojourn_max_us {
+        add("sojourn_max_us", us);
+    }
+    if let Some(bps) = client.limit_bps {
+        add("rate_bps", bps);
+        if policy == PolicyChoice::TokenBucket {
+            add("burst_bytes", u64::from(BURST_BYTES));
+        }
+    }
+    if policy == PolicyChoice::Priority {
+        add("level", at.min(LEVELS - 1) as u64);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::time::Duration;
+
+    use forebay_run_mux::MuxPlan;
+
+    use super::*;
+    use crate::mux::{Placement, Workload};
+
+    fn options(policy: PolicyChoice, limits: &[Option<u64>]) -> Options {
+        let client = |limit_bps: &Option<u64>| ClientOptions {
+            load_bps: 1_000_000,
+            limit_bps: *limit_bps,
+            sojourn_max_us: Some(5_000),
+            ..ClientOptions::default()
+        };
+        Options {
+            program: PathBuf::new(),
+            workload: Workload::Echo,
+            policy,
+            clients: limits.iter().map(client).collect(),
+            size_bytes: 1472,
+            duration: Duration::from_secs(1),
+            receive_buffers: 4_096,
+            wire_bps: None,
+            has_baseline: false,
+            placement: Placement::default(),
+        }
+    }
+
+    fn plan(options: &Options) -> MuxPlan {
+        let text = text(options, Path::new("/tmp/x"));
+        forebay_config::parse("mux.toml", &text).unwrap_or_else(|wrong| panic!("{text}\n{wrong}"))
+    }
+
+    #[test]
+    fn the_daemon_takes_the_file_of_each_policy_with_and_without_a_limit() {
+        for policy in PolicyChoice::ALL {
+            for limits in [vec![None; 64], vec![None, Some(100_000_000)]] {
+                let plan = plan(&options(*policy, &limits));
+                assert_eq!(plan.clients.len(), limits.len());
+                for (client, limit) in plan.clients.iter().zip(&limits) {
+                    assert_eq!(client.rate_bps, *limit, "{policy:?}");
+                    let class = plan.classes[usize::from(client.class)].policy;
+                    assert!(limit.is_none() || is_limiter(class), "{policy:?}");
+                    assert!(limit.is_some() || class == *policy, "{policy:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn limits_are_of_payload_and_a_limited_client_goes_first() {
+        let plan = plan(&options(PolicyChoice::Priority, &[None, Some(8_000_000)]));
+        let classes: Vec<_> = plan
+            .classes
+            .iter()
+            .map(|it| (it.policy, it.uncounted_bytes, it.guard_us))
+            .collect();
+        let expected = [
+            (PolicyChoice::TokenBucket, 42, None),
+            (PolicyChoice::Priority, 0, Some(1_000)),
+        ];
+        assert_eq!(classes, expected);
+        assert_eq!([plan.clients[0].class, plan.clients[1].class], [1, 0]);
+    }
+}

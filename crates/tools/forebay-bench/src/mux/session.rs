@@ -1,0 +1,266 @@
+//! One session: daemon, clients, load, and their ends in the order of the packets.
+
+use std::fs::{self, Permissions};
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use forebay_ledger::Closed;
+use forebay_load::target_name;
+use forebay_run::Stop;
+use forebay_sys::namespace;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::account::Told;
+use super::file::{CLIENTS_USER, text};
+use super::ground::{Ground, PREFIX, client_address};
+use super::share::{CpuShare, Reading, Soaker};
+use super::{ClientOptions, MuxBenchSummary, Options, Workload};
+use crate::child::{Booked, Child};
+
+/// Where clients and sockets listen.
+pub(super) const PORT: u16 = 9_500;
+/// Where they do not.
+const CLOSED_PORT: u16 = 9;
+/// Longest wait for a client's first answer.
+const MEET_MOST: Duration = Duration::from_secs(60);
+const MEET_LOOK: Duration = Duration::from_millis(20);
+const LOOK: Duration = Duration::from_millis(10);
+/// The load has begun after so long; a shorter one after a quarter of it.
+const BEGIN: Duration = Duration::from_millis(300);
+/// Such a client's load is ended by this process, and by itself only if that is gone.
+const SENDING_MOST: Duration = Duration::from_secs(60);
+/// An answer that comes later is lost.
+const TIME_OUT: Duration = Duration::from_secs(1);
+/// Where clients keep their books.
+const CLIENTS: &str = "clients";
+/// Datagrams of `tx-mostly` for one that comes.
+const MOSTLY: u64 = 10_000;
+
+/// Where files of a measurement lie, and this program where the clients' user can run it.
+pub(super) struct Work {
+    folder: TempDir,
+    program: PathBuf,
+}
+
+impl Work {
+    pub(super) fn make(program: &Path) -> Result<Self> {
+        let folder = TempDir::new().context("making a place for a measurement")?;
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o755))?;
+        let clients = folder.path().join(CLIENTS);
+        fs::create_dir(&clients)?;
+        fs::set_permissions(&clients, Permissions::from_mode(0o777))?;
+        let tried = Command::new("setpriv")
+            .args(["--reuid", &CLIENTS_USER.to_string(), "--clear-groups"])
+            .args(["test", "-x"])
+            .arg(program)
+            .output();
+        if tried.is_ok_and(|tried| tried.status.success()) {
+            return Ok(Self {
+                folder,
+                program: program.to_owned(),
+            });
+        }
+        let copy = folder.path().join("forebay");
+        fs::copy(program, &copy).context("copying this program for the clients' user")?;
+        Ok(Self {
+            folder,
+            program: copy,
+        })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+/// What came of a session.
+pub(super) struct Session {
+    pub(super) summary: MuxBenchSummary,
+    pub(super) closed: Closed,
+}
+
+/// Carries one out.
+pub(super) fn run(options: &Options, ground: &Ground, work: &Work, stop: &Stop) -> Result<Session> {
+    let file = work.path().join("mux.toml");
+    fs::write(&file, text(options, work.path())).context("writing the daemon's file")?;
+    let before = ground.counted()?;
+    let mut command = ground.at_card(&options.program, options.placement.daemon);
+    command.args(["mux", "run", "--format", "json"]).arg(&file);
+    let daemon = Child::start(&mut command, "the multiplexer")?;
+    let daemon = Booked::begin(daemon, work.path().join("mux"))?;
+    let mut started = Vec::new();
+    for (at, client) in options.clients.iter().enumerate() {
+        let name = target_name(at);
+        let placed = options.placement.clients;
+        let mut command = ground.at_card_of(CLIENTS_USER, Path::new("nice"), placed);
+        command
+            .args(["-n", &client.niceness.to_string()])
+            .arg(&work.program);
+        command.current_dir("/");
+        command.args(["mux", "client", options.workload.name(), "--name", &name]);
+        command.arg("--socket").arg(work.path().join("socket"));
+        command.args(["--prefix", &PREFIX.to_string(), "--reconnect", "false"]);
+        command.args(["--format", "json", "--port", &PORT.to_string()]);
+        if options.workload == Workload::TxInitiated {
+            command.args(["--packets", &packets(options, client).to_string()]);
+        }
+        let out = work.path().join(CLIENTS).join(name);
+        let started_one = Child::start(command.arg("--out").arg(&out), "a client")?;
+        started.push((started_one, out));
+    }
+    // One that has its books has its place: what is sent to it from now on is not for nobody.
+    let clients = started
+        .into_iter()
+        .map(|(child, out)| Booked::begin(child, out));
+    let mut clients: Vec<Booked> = clients.collect::<Result<_>>()?;
+    meet(ground, &mut clients, stop)?;
+    let load = load(options, ground, client_address);
+    let out = work.path().join("load");
+    let (load, share) = under_way((load, out), options, &mut clients, stop)?;
+    let (records, load) = match options.workload.is_sending() {
+        true => {
+            let records = ended(clients)?;
+            (records, load.end()?)
+        }
+        false => {
+            let load = load.child.record()?;
+            (ended(clients)?, load)
+        }
+    };
+    let daemon = daemon.end()?;
+    let told = Told {
+        load,
+        daemon,
+        clients: records,
+        counted: ground.counted()?.since(before),
+    };
+    let (summary, closed) = told.summed_up(options, share)?;
+    Ok(Session { summary, closed })
+}
+
+/// Tells clients to end; their records.
+fn ended(clients: Vec<Booked>) -> Result<Vec<Value>> {
+    clients.iter().for_each(|client| client.child.terminate());
+    clients.into_iter().map(Booked::end).collect()
+}
+
+/// How many packets a client sends by itself: what is asked of it over the whole duration.
+fn packets(options: &Options, client: &ClientOptions) -> u64 {
+    let bits = client.load_bps as f64 * options.duration.as_secs_f64();
+    ((bits / 8.0 / options.size_bytes as f64) as u64).max(1)
+}
+
+/// The generator, with a target for each client.
+pub(super) fn load(options: &Options, ground: &Ground, address: fn(usize) -> Ipv4Addr) -> Command {
+    let mut command = ground.at_generator(&options.program, options.placement.generator);
+    command.args(["load", "--format", "json"]);
+    command.args(["--size", &options.size_bytes.to_string()]);
+    let is_sending = options.workload.is_sending() && address(0) == client_address(0);
+    let duration = match is_sending {
+        true => options.duration + SENDING_MOST,
+        false => options.duration,
+    };
+    command.args(["--duration", &format!("{}ms", duration.as_millis())]);
+    command.args(["--timeout", &format!("{}ms", TIME_OUT.as_millis())]);
+    for (at, client) in options.clients.iter().enumerate() {
+        let rate = match options.workload {
+            Workload::TxInitiated if is_sending => "1pps".to_owned(),
+            Workload::TxMostly if is_sending => (client.load_bps / MOSTLY).max(1).to_string(),
+            _ => client.load_bps.to_string(),
+        };
+        command.args(["--rate", &format!("{}={rate}", target_name(at))]);
+    }
+    let targets = (0..options.clients.len()).map(|at| format!("{}:{PORT}", address(at)));
+    command.args(targets);
+    command
+}
+
+/// Load until it has been made for as long as it shall, and what part of the host that takes. `others` must not end by a failure meanwhile.
+pub(super) fn under_way(
+    (mut load, out): (Command, PathBuf),
+    options: &Options,
+    others: &mut [Booked],
+    stop: &Stop,
+) -> Result<(Booked, CpuShare)> {
+    let soaker = Soaker::start()?;
+    let load = Child::start(load.arg("--out").arg(&out), "the generator")?;
+    let mut load = Booked::begin(load, out)?;
+    let begun = Instant::now();
+    let mut from: Option<Reading> = None;
+    while begun.elapsed() < options.duration && !stop.is_asked() && !load.child.is_over()? {
+        if from.is_none() && begun.elapsed() >= BEGIN.min(options.duration / 4) {
+            from = Some(soaker.read());
+        }
+        for other in &mut *others {
+            let other = &mut other.child;
+            if let Some(status) = other.status()?
+                && !status.success()
+            {
+                bail!(
+                    "{} ended with {status}: {}",
+                    other.what(),
+                    other.complaint()?
+                );
+            }
+        }
+        std::thread::sleep(LOOK);
+    }
+    let to = soaker.read();
+    if stop.is_asked() {
+        load.child.terminate();
+    }
+    let share = from.map_or(CpuShare::default(), |from| to.since(&from));
+    Ok((load, share))
+}
+
+/// Waits until each client has answered once: by a datagram to a port at which it does not listen, of which it says so. Then each knows the generator's Ethernet address.
+fn meet(ground: &Ground, clients: &mut [Booked], stop: &Stop) -> Result<()> {
+    let begun = Instant::now();
+    let count = clients.len();
+    let mut has_met = vec![false; count];
+    while !has_met.iter().all(|met| *met) && !stop.is_asked() {
+        for (at, client) in clients.iter_mut().enumerate() {
+            if client.child.is_over()? {
+                let name = target_name(at);
+                bail!("client {name} ended: {}", client.child.complaint()?);
+            }
+        }
+        ensure!(
+            begun.elapsed() < MEET_MOST,
+            "client {} does not answer",
+            target_name(has_met.iter().position(|met| !met).unwrap_or(0))
+        );
+        let holder = ground.generator_holder();
+        let asking = &mut has_met;
+        std::thread::scope(|scope| {
+            let asked = scope.spawn(move || -> Result<()> {
+                namespace::enter_network_of(holder)?;
+                for (at, met) in asking.iter_mut().enumerate().filter(|(_, met)| !**met) {
+                    *met = answers(client_address(at))?;
+                }
+                Ok(())
+            });
+            asked
+                .join()
+                .unwrap_or_else(|_| bail!("asking for the clients panicked"))
+        })?;
+    }
+    Ok(())
+}
+
+fn answers(address: Ipv4Addr) -> Result<bool> {
+    let socket = UdpSocket::bind("0.0.0.0:0")?;
+    socket.connect((address, CLOSED_PORT))?;
+    socket.set_read_timeout(Some(MEET_LOOK))?;
+    socket.send(b"who?")?;
+    match socket.recv(&mut [0; 64]) {
+        Err(error) => Ok(error.kind() == ErrorKind::ConnectionRefused),
+        Ok(_) => Ok(true),
+    }
+}
