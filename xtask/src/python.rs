@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use crate::cargo;
 use crate::ci::{Outcome, checked, metadata, target_directory};
 use crate::suite::{Tally, pytest};
 
@@ -62,10 +63,16 @@ pub(crate) fn run(root: &Path, tally: &mut Tally) -> Result<Outcome> {
         ".",
     ];
     checked(&mut pip(&package)?)?;
+    // The daemon that the tests of the multiplexer's client talk to.
+    let daemon = ["build", "--quiet", "--locked", "--package", "forebay"];
+    let mut build = cargo();
+    build.args(daemon).current_dir(root);
+    checked(build.env("CARGO_TARGET_DIR", &target))?;
     let words = ["-m", "pytest"];
     let pytest = || {
         let mut command = Command::new(&python);
         command.args(words).env("PYTHONDONTWRITEBYTECODE", "1");
+        command.env("FOREBAY_PROGRAM", target.join("debug/forebay"));
         command.current_dir(root);
         command
     };

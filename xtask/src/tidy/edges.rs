@@ -100,7 +100,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "forebay-bench",
         ],
     ),
-    ("forebay-python", &["forebay-run", "forebay-run-net"]),
+    (
+        "forebay-python",
+        &["forebay-client", "forebay-run", "forebay-run-net"],
+    ),
     ("forebay-client-c", &["forebay-client"]),
     ("xtask", &["forebay-testing"]),
 ];

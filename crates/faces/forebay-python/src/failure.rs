@@ -2,10 +2,13 @@
 
 use std::io;
 
+use forebay_client::protocol::MessageError;
+use forebay_client::{ClientError, SendError};
 use forebay_run_net::NetError;
 use pyo3::PyErr;
 use pyo3::exceptions::{
-    PyConnectionError, PyOSError, PyRuntimeError, PyTimeoutError, PyTypeError, PyValueError,
+    PyBlockingIOError, PyConnectionError, PyConnectionRefusedError, PyConnectionResetError,
+    PyOSError, PyRuntimeError, PyTimeoutError, PyTypeError, PyValueError,
 };
 
 /// What an end point says.
@@ -20,9 +23,34 @@ pub(crate) fn of_net(error: NetError) -> PyErr {
     }
 }
 
+/// What a client of the multiplexer says.
+pub(crate) fn of_client(error: ClientError) -> PyErr {
+    let text = error.to_string();
+    match error {
+        ClientError::Refused(_) => PyConnectionRefusedError::new_err(text),
+        ClientError::Gone => PyConnectionResetError::new_err(text),
+        ClientError::Silent { .. } => PyTimeoutError::new_err(text),
+        ClientError::System(_) => of_system(&error, text),
+        ClientError::Message(MessageError::Name) => PyValueError::new_err(text),
+        ClientError::Message(_) | ClientError::Unexpected { .. } | ClientError::Ring(_) => {
+            PyRuntimeError::new_err(text)
+        }
+    }
+}
+
+/// Why a frame is not sent.
+pub(crate) fn of_send(error: SendError) -> PyErr {
+    let text = error.to_string();
+    match error {
+        SendError::Full { .. } => PyBlockingIOError::new_err(text),
+        SendError::Length { .. } => PyValueError::new_err(text),
+        SendError::Client(error) => of_client(error),
+    }
+}
+
 /// With the number of the system's error, so that Python finds its subclass.
-fn of_system(error: &NetError, text: String) -> PyErr {
-    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
+fn of_system(error: &(dyn std::error::Error + 'static), text: String) -> PyErr {
+    let mut source = Some(error);
     while let Some(one) = source {
         if let Some(code) = one
             .downcast_ref::<io::Error>()

@@ -1,4 +1,4 @@
-//! The module `forebay._native`: messaging for Python.
+//! The module `forebay._native`: messaging for Python, and the client of the multiplexer.
 //!
 //! Messages go in and out in batches, as buffers or NumPy arrays; no line of Python runs for a single one. The end points are those of
 //! [`forebay_run_net`]. What is here holds them for Python: arguments, errors, the interpreter's lock, signals, and a thread that works for an end
@@ -14,17 +14,20 @@ mod failure;
 mod format;
 mod gathered;
 mod keeper;
+mod mux_client;
 mod publisher;
 mod receiver;
 mod sender;
 mod subscriber;
 mod turnstile;
 
-/// Messaging between processes and hosts; `forebay.net` has its names.
+/// Messaging between processes and hosts, whose names `forebay.net` has, and the client of the multiplexer.
 #[pyo3::pymodule]
 mod _native {
     #[pymodule_export]
     use crate::batch::{Batch, BatchIterator};
+    #[pymodule_export]
+    use crate::mux_client::MuxClient;
     #[pymodule_export]
     use crate::publisher::Publisher;
     #[pymodule_export]
