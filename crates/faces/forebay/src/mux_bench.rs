@@ -19,7 +19,7 @@ use crate::record::{To, carry_out, print_closing};
 /// Bits of payload in a second that all clients share, where nothing else is said: about a wire of 1 Gb/s.
 const LOAD_BPS: u64 = 960_000_000;
 /// Longest wait of a limited client's packets, where nothing else is said, in µs.
-const SOJOURN_MAX_US: u64 = 5_000;
+const SOJOURN_MAX_US: u64 = 10_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum WorkloadArg {
@@ -81,7 +81,7 @@ pub(crate) struct MuxBenchArgs {
     /// Received frames that a client may always hold (default: 16).
     #[arg(long, value_name = "[NAME=]N", value_parser = named)]
     guarantee: Vec<Named>,
-    /// Longest that a frame of a client waits to be sent, in us (default: 5000 with a limit, else without a bound).
+    /// Longest that a frame of a client waits to be sent, in us (default: 10000 with a limit, else without a bound).
     #[arg(long, value_name = "[NAME=]US", value_parser = named)]
     sojourn_max: Vec<Named>,
     /// Receive buffers of all clients together (default: 1024, or 64 for each client).

@@ -13,8 +13,6 @@ use super::{ClientOptions, Options};
 pub(super) const CLIENTS_USER: u32 = 65_534;
 /// Bytes of a frame that are no UDP payload: the headers of Ethernet, IPv4 and UDP.
 const HEADERS_BYTES: u32 = 42;
-/// Bursts of limited clients: a tenth of a second of measurement must not have much more than its rate.
-const BURST_BYTES: u32 = 16 << 10;
 /// Levels of the policy `priority`.
 const LEVELS: usize = 8;
 /// Longest wait of a class behind another one, in µs.
@@ -82,9 +80,6 @@ fn place(at: usize, client: &ClientOptions, class: u8, policy: PolicyChoice) -> 
     }
     if let Some(bps) = client.limit_bps {
         add("rate_bps", bps);
-        if policy == PolicyChoice::TokenBucket {
-            add("burst_bytes", u64::from(BURST_BYTES));
-        }
     }
     if policy == PolicyChoice::Priority {
         add("level", at.min(LEVELS - 1) as u64);
