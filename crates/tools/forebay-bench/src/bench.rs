@@ -5,6 +5,7 @@ mod decode;
 mod disk;
 mod heaps;
 mod line;
+mod mux;
 mod net;
 mod parts;
 mod probe;
@@ -172,6 +173,11 @@ const PARTS: &[Part] = &[
         "probe-live",
         "the flow probe on a virtual wire with heavy flows: the highest rate without a loss, offload off and on, against XDP_DROP",
         probe_live::probe_live,
+    ),
+    (
+        "mux",
+        "the multiplexer: its ring alone against memcpy; echo, limiters, priority, overload and 64 clients between network namespaces, against sockets of Linux",
+        mux::mux,
     ),
     (
         "tdm",
