@@ -11,6 +11,7 @@ mod huge;
 mod loss;
 mod mark;
 mod memory;
+mod mux;
 mod offload;
 mod profile;
 mod published;

@@ -2,7 +2,7 @@
 
 use super::scan::Scan;
 use super::{
-    batch, buffers, chunks, components, ctt, grid, huge, loss, mark, memory, offload, profile,
+    batch, buffers, chunks, components, ctt, grid, huge, loss, mark, memory, mux, offload, profile,
     round_trip, sources, tdm, test2,
 };
 use forebay_report::plot::{Bars, Chart, Flame};
@@ -336,6 +336,26 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         compare: mark::compare,
         remark: CHAIN,
     },
+    mux::definition::<1>(),
+    mux::definition::<2>(),
+    mux::definition::<3>(),
+    mux::definition::<4>(),
+    mux::definition::<5>(),
+    mux::definition::<6>(),
+    mux::definition::<7>(),
+    mux::definition::<8>(),
+    mux::definition::<9>(),
+    mux::definition::<10>(),
+    mux::definition::<11>(),
+    mux::definition::<12>(),
+    mux::definition::<13>(),
+    mux::definition::<14>(),
+    mux::definition::<15>(),
+    mux::definition::<16>(),
+    mux::definition::<17>(),
+    mux::definition::<18>(),
+    mux::definition::<19>(),
+    mux::definition::<20>(),
     Definition {
         id: "T1",
         title: "Travel time and jitter of each sender over its windows, windows of 2.5 ms in paced slots",

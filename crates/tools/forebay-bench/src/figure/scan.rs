@@ -10,6 +10,7 @@ use super::Options;
 use super::batch::Batch;
 use super::components::Component;
 use super::ctt::Model;
+use super::mux::{self, MuxTask};
 use super::offload::{self, Pair};
 use super::tdm::{self, TdmTask};
 use crate::chain::{self, Setup};
@@ -40,6 +41,8 @@ pub(super) enum Task {
     Component(Component),
     /// The flow probe on a virtual wire.
     Offload(Pair),
+    /// The multiplexer between network namespaces.
+    Mux(MuxTask),
     /// The model of the connection table, in its own time.
     Model(Model),
     /// Time-division UDP.
@@ -107,6 +110,7 @@ impl Scan {
             Task::Model(_) | Task::Component(_) => 1.0,
             Task::Tdm(task) => task.seconds(),
             Task::Offload(pair) => pair.seconds(),
+            Task::Mux(task) => task.seconds(),
             Task::Readout(setup, _) | Task::Profile(setup) => setup.real_ms as f64 * 1e-3 + 1.0,
         };
         Duration::from_secs_f64(
@@ -218,6 +222,15 @@ fn usable<'a>(
                 continue;
             }
         }
+        if let Task::Mux(task) = point.task {
+            if !tried.contains(&scan.name) {
+                tried.push(scan.name);
+                skipped.extend(task.trial(stop));
+            }
+            if skipped.iter().any(|skipped| skipped.what == mux::HOSTS) {
+                continue;
+            }
+        }
         usable.push((number, point));
     }
     Ok(usable)
@@ -246,6 +259,7 @@ fn perform(
             row.extend(&component.measure(&options.out, &|| stop.is_asked())?);
         }
         Task::Offload(pair) => row.extend(&pair.measure(&options.out, run, stop)?),
+        Task::Mux(task) => row.extend(&task.measure(stop)?),
         Task::Model(model) => row.extend(&model.compute(run)?),
         Task::Tdm(task) => return task.measure(run, &|| stop.is_asked()),
         Task::Loss(offer) => {
