@@ -355,6 +355,38 @@ fn what_the_probe_loses_is_measured_by_all_parties_or_left_out_by_name() {
 }
 
 #[test]
+fn the_multiplexer_is_measured_with_books_that_close_or_left_out_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = figure(&["M4", "--quick", "--format", "json"], directory.path());
+    let ended = run.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(0));
+    let report: serde_json::Value = serde_json::from_slice(&ended.stdout).unwrap();
+    if let Some(skipped) = report["skipped"].as_array().unwrap().first() {
+        assert_eq!(
+            skipped["what"],
+            "the multiplexer between network namespaces"
+        );
+        forebay_testing::skip!("M4 cannot be measured here: {}", skipped["reason"]);
+        return;
+    }
+    assert_eq!(report["rows_with_residual"], 0, "{report}");
+    let said = report["comparison"][0].as_str().unwrap();
+    assert!(said.contains("published 479 Mbit/s, here "), "{said}");
+    let csv = fs::read_to_string(directory.path().join("M4.csv")).unwrap();
+    let mut lines = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let head = lines.next().unwrap();
+    let at = |name: &str| head.iter().position(|column| *column == name).unwrap();
+    let rows: Vec<_> = lines.collect();
+    assert_eq!(rows.len(), 2);
+    for row in rows {
+        for client in ["A", "B"] {
+            let achieved = row[at(&format!("achieved_{client}_bps"))];
+            assert!(achieved.parse::<f64>().unwrap() > 0.0, "{row:?}");
+        }
+    }
+}
+
+#[test]
 fn the_list_names_every_figure() {
     let out = Command::new(env!("CARGO_BIN_EXE_forebay"))
         .args(["figure", "--list", "--format", "json"])
@@ -367,8 +399,9 @@ fn the_list_names_every_figure() {
         .collect();
     let all = [
         "C1", "C2", "C3", "C4", "C5", "F1", "F2", "F3", "F4", "F5", "F6", "F7", "F8", "F9", "F10",
-        "H1", "H2", "H3", "H4", "H5", "H6", "H7", "H8", "H10", "H13", "H14", "H16", "T1", "T2",
-        "T3", "T4", "T5", "T6",
+        "H1", "H2", "H3", "H4", "H5", "H6", "H7", "H8", "H10", "H13", "H14", "H16", "M1", "M2",
+        "M3", "M4", "M5", "M6", "M7", "M8", "M9", "M10", "M11", "M12", "M13", "M14", "M15", "M16",
+        "M17", "M18", "M19", "M20", "T1", "T2", "T3", "T4", "T5", "T6",
     ];
     assert_eq!(ids, all);
 }
