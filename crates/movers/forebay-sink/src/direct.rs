@@ -214,7 +214,7 @@ impl DirectOut {
     /// Begins at the end of a file. Nothing of the one before is on its way.
     pub(crate) fn begin_at(&mut self, offset: u64) {
         debug_assert_eq!(self.in_flight, 0);
-        self.filling.take().map(|piece| self.spare.push(piece));
+        self.spare.extend(self.filling.take());
         (self.end, self.written, self.failed) = (offset, offset, None);
         self.life += 1;
     }

@@ -371,7 +371,9 @@ impl HldWriter {
             return;
         };
         let (written, failed) = out.settle();
-        while let Some(block) = self.staged.pop_front_if(|block| block.end <= written) {
+        let is_written = |block: &&Staged| block.end <= written;
+        let count = self.staged.iter().take_while(is_written).count();
+        for block in self.staged.drain(..count).collect::<Vec<_>>() {
             self.count_written(block.events, block.bytes, books);
         }
         let Some(error) = failed else { return };

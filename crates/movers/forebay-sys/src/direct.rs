@@ -79,7 +79,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = File::create(folder.path().join("a")).unwrap();
         if let Err(error) = reserve(&file, 0, 1 << 20) {
-            println!("skipped: no room can be asked for here: {error}");
+            forebay_testing::skip!("no room on a disk can be asked for here: {error}");
             return;
         }
         let data = file.metadata().unwrap();
@@ -97,7 +97,7 @@ mod tests {
             .unwrap();
         file.write_all(&[1; ALIGN_BYTES]).unwrap();
         let Some(mut direct) = open_again(&file) else {
-            println!("skipped: this file system does not write past the page cache");
+            forebay_testing::skip!("this file system does not write past the page cache");
             return;
         };
         let memory = vec![2; 2 * ALIGN_BYTES];

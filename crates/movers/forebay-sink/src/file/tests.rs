@@ -128,7 +128,7 @@ impl Files {
     fn direct() -> Option<Self> {
         let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         if !forebay_sys::direct::is_taken_in(folder.path()).unwrap() {
-            println!("skipped: this file system does not write past the page cache");
+            forebay_testing::skip!("this file system does not write past the page cache");
             return None;
         }
         let plan = FilePlan {
@@ -296,7 +296,7 @@ fn a_file_that_is_cut_while_blocks_are_on_their_way_has_no_hole() {
 #[test]
 fn a_directory_that_is_not_on_a_disk_is_told() {
     let Ok(folder) = tempfile::tempdir_in("/dev/shm") else {
-        println!("skipped: there is no /dev/shm");
+        forebay_testing::skip!("there is no /dev/shm");
         return;
     };
     let Some(mut files) = Files::direct() else {
