@@ -5,7 +5,7 @@
 //!        ◀── written up to here, or failed ───┘
 //! ```
 //!
-//! All goes to the file's end in one order, so that a file that somebody cut never has a hole in it. What does not end on the disk's alignment is
+//! All goes to the file's end in one order, so that a file that was cut never has a hole in it. What does not end on the disk's alignment is
 //! appended through the page cache, up to the next multiple.
 
 use std::fs::File;
@@ -22,7 +22,7 @@ use crate::block::Bytes;
 /// Longest piece, in bytes: longer ones are written no faster.
 const PIECE_BYTES_MAX: usize = 4 << 20;
 /// Shortest one.
-const PIECE_BYTES_MIN: usize = 64 << 10;
+const PIECE_BYTES_MIN: usize = ALIGN_BYTES;
 /// One is filled, one is written, one is ready.
 const PIECES: usize = 3;
 /// So much room is asked for ahead of what is written.
@@ -40,17 +40,29 @@ pub(crate) struct DirectFile {
 }
 
 impl DirectFile {
-    /// The same file once more; none where its file system does not write past the page cache.
-    pub(crate) fn of(file: &File) -> Option<Self> {
-        Some(Self {
+    /// The same file once more.
+    ///
+    /// # Errors
+    /// Its file system does not write past the page cache, or descriptors have run out.
+    pub(crate) fn of(file: &File) -> io::Result<Self> {
+        Ok(Self {
             direct: direct::open_again(file)?,
-            file: file.try_clone().ok()?,
+            file: file.try_clone()?,
             reserved: AtomicU64::new(0),
         })
     }
 
+    /// The room behind its end is given back: it is asked for anew.
+    pub(crate) fn forget_reserved(&self) {
+        self.reserved.store(0, Ordering::Relaxed);
+    }
+
     /// Appends bytes that are to lie from `offset` on. In memory they lie as in the file, by the alignment.
     fn append(&self, piece: &[u8], offset: u64) -> io::Result<()> {
+        // Behind the end of a file that was cut nothing is written: what is left would end in the middle of other events.
+        if self.file.metadata()?.len() < offset {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
         let from_page = (offset % ALIGN_BYTES as u64) as usize;
         let head = if from_page == 0 {
             0
@@ -74,7 +86,7 @@ impl DirectFile {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => body = &body[count..],
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Its end is no longer where it was: somebody has cut it, or the disk took a part.
+                // Its end is no longer where it was: the file was cut, or the disk took a part.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                     return (&self.file).write_all(body);
                 }
@@ -230,7 +242,8 @@ impl DirectOut {
         let mut from = 0;
         while from < bytes.len() {
             let Some(mut piece) = self.filling.take().or_else(|| self.spare_piece()) else {
-                // The thread is gone: what is not taken is told as failed.
+                // The thread is gone.
+                self.failed = Some(io::ErrorKind::BrokenPipe.into());
                 return;
             };
             if piece.is_empty() {

@@ -58,7 +58,7 @@ pub struct HldWriter {
     out: Option<DirectOut>,
     /// Blocks of the open file on their way to the disk.
     staged: VecDeque<Staged>,
-    /// Blocks that were decided since somebody asked.
+    /// Blocks that were decided and not asked for yet.
     decided: u64,
 }
 
@@ -260,9 +260,11 @@ impl HldWriter {
             open.offset += stop.len() as u64;
             books.book.add(books.words.written, stop.len() as u64);
         }
-        if open.direct.is_some() {
-            // The room behind its end goes back.
-            let _ = open.file.set_len(open.offset);
+        if open.direct.is_some()
+            && let Ok(data) = open.file.metadata()
+        {
+            // The room behind its end goes back. One that was cut meanwhile is made no longer.
+            let _ = open.file.set_len(open.offset.min(data.len()));
         }
         if self.plan.sync
             && let Err(error) = open.file.sync_all()

@@ -37,13 +37,11 @@ impl From<SocketAddr> for TcpPlan {
 /// How bytes go to a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Io {
-    /// Past the page cache where the file system does that, and through it elsewhere.
+    /// Through the page cache.
     #[default]
-    Fitting,
+    Buffered,
     /// Past the page cache, or not at all.
     Direct,
-    /// Through the page cache.
-    Buffered,
 }
 
 /// How files are named and when a new one begins.

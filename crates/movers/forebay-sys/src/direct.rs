@@ -38,16 +38,17 @@ pub fn is_taken_in(directory: &Path) -> io::Result<bool> {
     }
 }
 
-/// The same file once more, for appending past the page cache; none where its file system does not do that.
-pub fn open_again(file: &File) -> Option<File> {
+/// The same file once more, for appending past the page cache.
+///
+/// # Errors
+/// Its file system does not do that, descriptors have run out, or there is no `/proc`.
+pub fn open_again(file: &File) -> io::Result<File> {
     if !is_taken(file) {
-        return None;
+        return Err(io::ErrorKind::Unsupported.into());
     }
     let mut options = OpenOptions::new();
     options.append(true).custom_flags(libc::O_DIRECT);
-    options
-        .open(format!("/proc/self/fd/{}", file.as_raw_fd()))
-        .ok()
+    options.open(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 /// Gives a file room on its disk from `offset` on, without making it longer: what is written there later needs none to be looked for.
@@ -96,7 +97,7 @@ mod tests {
             .open(folder.path().join("a"))
             .unwrap();
         file.write_all(&[1; ALIGN_BYTES]).unwrap();
-        let Some(mut direct) = open_again(&file) else {
+        let Ok(mut direct) = open_again(&file) else {
             forebay_testing::skip!("this file system does not write past the page cache");
             return;
         };

@@ -40,12 +40,14 @@ impl Open {
         (offset, events): (u64, u64),
         is_direct: bool,
     ) -> io::Result<Self> {
+        let direct = if is_direct {
+            Some(Arc::new(DirectFile::of(&file)?))
+        } else {
+            None
+        };
         Ok(Self {
             identity: identity(&file)?,
-            direct: is_direct
-                .then(|| DirectFile::of(&file))
-                .flatten()
-                .map(Arc::new),
+            direct,
             file,
             path,
             run,
@@ -63,6 +65,9 @@ impl Open {
             .is_ok_and(|data| data.len() > self.offset);
         if is_longer {
             let _ = self.file.set_len(self.offset);
+            if let Some(direct) = &self.direct {
+                direct.forget_reserved();
+            }
         }
     }
 }
@@ -78,18 +83,16 @@ pub(super) struct Staged {
 
 /// Whether files of this plan are written past the page cache.
 pub(super) fn is_direct(plan: &FilePlan) -> Result<bool, SinkError> {
+    let directory = &plan.directory;
     if plan.io == Io::Buffered {
         return Ok(false);
     }
-    let directory = &plan.directory;
     let is_taken = direct::is_taken_in(directory);
-    let is_taken = is_taken.map_err(SinkError::file("making a file in", directory))?;
-    if plan.io == Io::Direct && !is_taken {
-        return Err(SinkError::NotDirect {
-            directory: directory.clone(),
-        });
+    if !is_taken.map_err(SinkError::file("making a file in", directory))? {
+        let directory = directory.clone();
+        return Err(SinkError::NotDirect { directory });
     }
-    Ok(is_taken)
+    Ok(true)
 }
 
 /// Opens the file that a predecessor wrote at `path`, also when somebody has renamed it since; none when it is not found any more.

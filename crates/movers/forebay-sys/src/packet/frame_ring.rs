@@ -14,10 +14,10 @@ use crate::SysError;
 use crate::mapping::{Access, Pages};
 
 const STATUS_OFFSET: usize = offset_of!(libc::tpacket2_hdr, tp_status);
-/// Places of a block, so that those of all blocks lie one behind the other: 64 of a multiple of 64 bytes are whole pages.
+/// Places of a block, so that those of all blocks lie one behind the other.
 const BLOCK_FRAMES: u32 = 64;
-/// Places are a multiple of so many bytes: no two of them share a line of a CPU's cache.
-const LINE_BYTES: u32 = 64;
+/// Places are a multiple of so many bytes: those of a block are whole pages then, of up to 64 KiB.
+const STEP_BYTES: u32 = 1024;
 /// What the kernel may put in front of a frame, in bytes: its head, the sender's address, the room that was asked for, and alignment.
 const HEAD_BYTES: u32 = 96;
 /// So many free places in a row behind the next one are the end of those that wait: a frame that one CPU writes may be behind one of another CPU that is ready.
@@ -35,7 +35,7 @@ pub struct FrameRingSize {
 impl FrameRingSize {
     /// Bytes of a place.
     const fn place_bytes(&self) -> u32 {
-        (self.frame_bytes + HEAD_BYTES).next_multiple_of(LINE_BYTES)
+        (self.frame_bytes + HEAD_BYTES).next_multiple_of(STEP_BYTES)
     }
 
     /// What the kernel is asked for.
@@ -229,7 +229,7 @@ mod tests {
             fill(&ring, usize::from(round) + 1);
             assert_eq!((ring.held(), ring.waiting()), (2, 2));
             let mut slot = ring.take().unwrap();
-            assert_eq!(slot.len(), 1_664);
+            assert_eq!(slot.len(), 2_048);
             // What was written a lap ago is there again.
             assert_eq!(slot[100], round.saturating_sub(64));
             slot[100] = round;

@@ -78,8 +78,8 @@ settings! {
         file_s_max: u64 [0..=31_536_000] = 0,
         /// For files: flush each block to the device before it counts as written, against power loss.
         sync: bool = false,
-        /// For files: direct is for a disk of its own; buffered for network file systems, and for files that are read again at once. Direct where the file system does not do that is an error.
-        io: Option<IoWord> => "`\"direct\"` where the file system does that, `\"buffered\"` elsewhere",
+        /// For files: direct is for a disk of its own, with a queue of 1 MiB or more; buffered for network file systems, and for files that are read again at once. Direct where the file system does not do that is an error.
+        io: IoWord = IoWord::Buffered,
         /// For tcp: where the mover listens.
         address: Option<SocketAddr> => "required for tcp",
         /// For tcp: how long a silent mover is waited for; then the connection is made anew, and at the end of a run what it has not acknowledged is a named loss.
@@ -240,9 +240,8 @@ impl SinkSettings {
             seconds_max: self.file_s_max,
             sync: self.sync,
             io: match self.io {
-                None => Io::Fitting,
-                Some(IoWord::Direct) => Io::Direct,
-                Some(IoWord::Buffered) => Io::Buffered,
+                IoWord::Direct => Io::Direct,
+                IoWord::Buffered => Io::Buffered,
             },
         }
     }
@@ -265,9 +264,8 @@ impl SinkPlan {
                 said.file_s_max = file.seconds_max;
                 said.sync = file.sync;
                 said.io = match file.io {
-                    Io::Fitting => None,
-                    Io::Direct => Some(IoWord::Direct),
-                    Io::Buffered => Some(IoWord::Buffered),
+                    Io::Direct => IoWord::Direct,
+                    Io::Buffered => IoWord::Buffered,
                 };
                 change(&mut said);
                 *file = said.file(file.directory.clone());
