@@ -63,7 +63,7 @@ pub(crate) struct MuxBenchArgs {
     /// Clients, 1 to 64.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=CLIENTS_MAX as i64))]
     clients: u32,
-    /// Which client sends next: signalled, round-robin, deficit-round-robin, priority (A first), token-bucket, window.
+    /// Which client sends next: signalled, round-robin, deficit-round-robin, priority (A first), token-bucket, window, tdm (windows of equal length).
     #[arg(long, value_name = "POLICY", default_value = "round-robin", value_parser = policy)]
     policy: PolicyChoice,
     /// Bits of payload in a second that are asked of each client, or of one, as 100M or B=100M (default: 960M, shared by all).

@@ -223,6 +223,7 @@ impl Daemon {
             self.ask_at_ns,
             self.next_welcome_ns(),
             self.door.shut_until_ns(),
+            self.control.shut_until_ns(),
             self.look_again_ns(now_ns),
         ];
         let until_ns = asks.into_iter().flatten().min().unwrap_or(u64::MAX);
@@ -246,6 +247,7 @@ impl Daemon {
         }
         let now_ns = monotonic_ns();
         self.door.open_again(now_ns);
+        self.control.open_again(now_ns);
         self.welcome_early(now_ns);
         self.part_all();
         Ok(())
@@ -428,7 +430,9 @@ impl System for MuxPlan {
         let (plan, card) = (daemon.plan.clone(), daemon.driver.card.name().to_owned());
         let out = Some(plan.settings.directory.as_path()).filter(|it| !it.as_os_str().is_empty());
         let mut books = Books::open(out, &plan, &card, &mut |line| host.warn(line))?;
-        if plan.settings.confine {
+        if plan.settings.confine && plan.settings.driver == DriverChoice::Xdp {
+            host.warn("driver = \"xdp\" keeps its rights: its counts are read by calls that a confined process may not make");
+        } else if plan.settings.confine {
             daemon.confined = Some(confine(&plan.settings, host)?);
         }
         host.say(format_args!(
@@ -437,6 +441,9 @@ impl System for MuxPlan {
         ));
         let worked = daemon.work(host, &mut books);
         let closed = daemon.close(worked, host.stop.urgency());
+        for change in daemon.control.news() {
+            host.say(format_args!("{change}"));
+        }
         let mut end = RunEnd::in_order(host.stop.reason().unwrap_or(Reason::InputEnded));
         if let Err(error) = closed {
             (end.condition, end.reason) = (Condition::Interrupted, Reason::ConnectionLost);

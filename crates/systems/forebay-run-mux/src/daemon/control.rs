@@ -24,6 +24,12 @@ use crate::summary::{ClientSummary, ConfinedSummary, SettingChange};
 const BACKLOG: u16 = 8;
 /// Connections at once.
 const ASKERS_MAX: usize = 8;
+/// Of one user: root has a place beside any other one.
+const ASKERS_OF_USER_MAX: usize = ASKERS_MAX / 2;
+/// Mistakes that an answer names.
+const MISTAKES_MAX: usize = 64;
+/// So long nobody is taken in when descriptors have run out.
+const SHUT_NS: u64 = 50_000_000;
 /// How long one may say nothing.
 const SILENCE_NS_MAX: u64 = 5_000_000_000;
 /// Changes that the record keeps: the last ones.
@@ -46,6 +52,8 @@ pub(super) struct ControlDoor {
     /// The listener, and connections.
     waits: Poller,
     askers: VecDeque<Asker>,
+    /// The kernel could take nobody in: the listener is not waited for until then.
+    shut_until_ns: Option<u64>,
     /// Users that may ask.
     users: Vec<u32>,
     refused: BTreeMap<&'static str, u64>,
@@ -73,6 +81,7 @@ impl ControlDoor {
             listener,
             waits,
             askers: VecDeque::new(),
+            shut_until_ns: None,
             users: users.collect(),
             refused: BTreeMap::new(),
             begun_ns: now_ns,
@@ -102,9 +111,16 @@ impl ControlDoor {
         let is_heard = |asker: &Asker| now_ns.saturating_sub(asker.since_ns) < SILENCE_NS_MAX;
         self.askers.retain(is_heard);
         for _ in 0..BACKLOG {
-            // Where descriptors run out, it waits on.
-            let Ok(Some(socket)) = self.listener.accept() else {
-                return;
+            let socket = match self.listener.accept() {
+                Ok(Some(socket)) => socket,
+                Ok(None) => return,
+                // One that waits with the kernel would wake the daemon without end.
+                Err(_) => {
+                    if self.waits.remove(&self.listener).is_ok() {
+                        self.shut_until_ns = Some(now_ns + SHUT_NS);
+                    }
+                    return;
+                }
             };
             let Ok(peer) = socket.peer() else {
                 continue;
@@ -121,7 +137,9 @@ impl ControlDoor {
                 .waits
                 .add(&socket, 0, Interest::Readable, Trigger::Level)
                 .is_ok();
-            if self.askers.len() >= ASKERS_MAX || !is_watched {
+            let of_user = self.askers.iter().filter(|it| it.peer.uid == peer.uid);
+            let is_full = self.askers.len() >= ASKERS_MAX || of_user.count() >= ASKERS_OF_USER_MAX;
+            if is_full || !is_watched {
                 let text = "too many ask at once: ask again in some seconds";
                 self.refuse(&socket, Refused::new(Why::Crowded, text));
                 continue;
@@ -134,7 +152,23 @@ impl ControlDoor {
         }
     }
 
-    fn refuse(&mut self, socket: &SeqSocket, refused: Refused) {
+    /// Takes in again, if it is time.
+    pub(super) fn open_again(&mut self, now_ns: u64) {
+        if self.shut_until_ns.is_none_or(|until_ns| now_ns < until_ns) {
+            return;
+        }
+        let (interest, trigger) = (Interest::Readable, Trigger::Level);
+        let added = self.waits.add(&self.listener, 0, interest, trigger);
+        self.shut_until_ns = added.err().map(|_| now_ns + SHUT_NS);
+    }
+
+    /// When it takes in again, if it does not now.
+    pub(super) const fn shut_until_ns(&self) -> Option<u64> {
+        self.shut_until_ns
+    }
+
+    fn refuse(&mut self, socket: &SeqSocket, mut refused: Refused) {
+        refused.mistakes.truncate(MISTAKES_MAX);
         *self.refused.entry(refused.reason.name()).or_default() += 1;
         answer(socket, &Answer::Refused(refused));
     }
@@ -160,7 +194,7 @@ impl ControlDoor {
     }
 }
 
-/// Readable when somebody comes or asks.
+/// Readable when a connection comes or asks.
 impl AsFd for ControlDoor {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.waits.as_fd()
@@ -224,6 +258,11 @@ fn set(daemon: &mut Daemon, changes: &[Change], now_ns: u64) -> Result<Vec<Chang
         mistakes,
         ..Refused::new(Why::Mistakes, "nothing was set")
     })?;
+    // What cannot be answered is not done.
+    if Answer::Set(changed.clone()).emit().is_err() {
+        let text = "these are more changes than an answer has room for: set them in several steps";
+        return Err(Refused::new(Why::Mistakes, text));
+    }
     let Daemon {
         mux, plan, places, ..
     } = daemon;
@@ -258,10 +297,14 @@ fn apply(
             mux.set_policy(class, &config.policy, now_ns)?;
         }
     }
-    for ((client, said), before) in new.places().zip(&old.clients) {
-        if said == before || !is_there(client) {
-            continue;
-        }
+    let mut changed: Vec<_> = new
+        .places()
+        .zip(&old.clients)
+        .filter(|((client, said), before)| said != before && is_there(*client))
+        .collect();
+    // What some have less of is there for others.
+    changed.sort_by_key(|((_, said), before)| said.guarantee > before.guarantee);
+    for ((client, said), _) in changed {
         let named = |source| MuxError::Client {
             name: said.name.clone().unwrap_or_default(),
             source,

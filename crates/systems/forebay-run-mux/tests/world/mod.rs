@@ -67,8 +67,9 @@ impl World {
         std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
         let socket = folder.path().join("socket");
         let (directory, uid) = (folder.path().join("run"), uid());
+        // The daemon is a thread here, and what it gave away the whole test would lack.
         let text = format!(
-            "[mux]\ninterface = \"far\"\nsocket = {socket:?}\ndirectory = {directory:?}\nfaults_of_a_kind_max = 3\n\
+            "[mux]\nconfine = false\ninterface = \"far\"\nsocket = {socket:?}\ndirectory = {directory:?}\nfaults_of_a_kind_max = 3\n\
              [[clients]]\nname = \"a\"\nuid = {of_a}\nmac = \"02:00:00:00:00:01\"\naddress = [\"10.0.0.10\"]\nguarantee = 8\n{keys}\n\
              [[clients]]\nname = \"b\"\nuid = {uid}\nmac = \"02:00:00:00:00:02\"\nguarantee = 8\n{keys}\n\
              [[clients]]\nname = \"other\"\nuid = {}\nmac = \"02:00:00:00:00:03\"\nguarantee = 8\n",

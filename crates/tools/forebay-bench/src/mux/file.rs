@@ -18,6 +18,20 @@ const LEVELS: usize = 8;
 /// Longest wait of a class behind another one, in µs.
 const GUARD_US: u64 = 1_000;
 
+/// Windows of a schedule come again after so long, or later, where they would be shorter than a few packets.
+const CYCLE_US: u64 = 10_000;
+const SLOT_US_MIN: u64 = 100;
+
+/// Length of a client's window in a schedule of so many.
+const fn slot_us(clients: usize) -> u64 {
+    let share = CYCLE_US / clients as u64;
+    if share > SLOT_US_MIN {
+        share
+    } else {
+        SLOT_US_MIN
+    }
+}
+
 /// Whether a policy has a rate for each client.
 pub(super) const fn is_limiter(policy: PolicyChoice) -> bool {
     matches!(policy, PolicyChoice::TokenBucket | PolicyChoice::Window)
@@ -36,9 +50,9 @@ pub(super) fn text(options: &Options, work: &Path) -> String {
     let has_limits = clients.iter().any(|it| it.limit_bps.is_some());
     let has_class_of_its_own = has_limits && !is_limiter(policy);
     if has_class_of_its_own {
-        text += &class(PolicyChoice::TokenBucket, false);
+        text += &class(PolicyChoice::TokenBucket, false, clients.len());
     }
-    text += &class(policy, has_class_of_its_own);
+    text += &class(policy, has_class_of_its_own, clients.len());
     for (at, client) in clients.iter().enumerate() {
         let behind = has_class_of_its_own && client.limit_bps.is_none();
         let limiter = match client.limit_bps {
@@ -46,15 +60,26 @@ pub(super) fn text(options: &Options, work: &Path) -> String {
             _ => policy,
         };
         text += &place(at, client, u8::from(behind), limiter);
+        if limiter == PolicyChoice::Tdm {
+            let slot_us = slot_us(clients.len());
+            let _ = writeln!(
+                text,
+                "slot_offset_us = {}\nslot_us = {slot_us}",
+                at as u64 * slot_us
+            );
+        }
     }
     text
 }
 
-fn class(policy: PolicyChoice, has_guard: bool) -> String {
+fn class(policy: PolicyChoice, has_guard: bool, clients: usize) -> String {
     let mut text = format!("\n[[classes]]\npolicy = \"{}\"\n", policy.name());
     // Writing into a text does not fail.
     if is_limiter(policy) {
         let _ = writeln!(text, "uncounted_bytes = {HEADERS_BYTES}");
+    }
+    if policy == PolicyChoice::Tdm {
+        let _ = writeln!(text, "cycle_us = {}", slot_us(clients) * clients as u64);
     }
     if has_guard {
         let _ = writeln!(text, "guard_us = {GUARD_US}");
