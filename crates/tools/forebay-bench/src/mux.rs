@@ -2,7 +2,7 @@
 //! of Linux that send back what comes.
 //!
 //! Hosts are network namespaces that go with their last process. Each client's packets are followed over the whole way, from the generator back to the generator, and each hop is
-//! counted by the parties on both of its sides: [`account`].
+//! counted by the parties on both of its sides: `account`.
 
 mod account;
 mod baseline;

@@ -37,7 +37,7 @@ pub(crate) struct MuxStatusArgs {
 /// Changes settings of a multiplexer at work, all that are said or none.
 ///
 /// Keys are those of the multiplexer's file. Of a client: class, level, rate_bps, burst_bytes, quantum_bytes, sojourn_max_us, transmit_queue, queue, guarantee. Of a class, by its number: all
-/// keys of [[classes]]. A number may have a unit (100M), and `default` is what holds without the key. No packet is lost by it. It holds until the multiplexer ends: write it into the file as well.
+/// keys of `[[classes]]`. A number may have a unit (100M), and `default` is what holds without the key. No packet is lost by it. It holds until the multiplexer ends: write it into the file as well.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  forebay mux set --control /run/forebay-mux.control client a rate_bps=100M sojourn_max_us=12000\n  forebay mux set class 0 policy=priority level_guard_us=1000 client a level=0 client b level=1\n\nExit codes: 0 all of it is set, 2 nothing is: something is wrong with it, there is no multiplexer, or this user may not ask it."
