@@ -142,10 +142,6 @@ impl Piece {
         self.end = self.begin;
     }
 
-    const fn is_empty(&self) -> bool {
-        self.begin == self.end
-    }
-
     fn bytes(&self) -> &[u8] {
         &self.memory[self.shift + self.begin..self.shift + self.end]
     }
@@ -187,6 +183,7 @@ pub(crate) struct DirectOut {
     jobs: SyncSender<Job>,
     done: Receiver<Done>,
     spare: Vec<Piece>,
+    /// What is filled: it has a byte at least.
     filling: Option<Piece>,
     /// Since when the piece that is filled has bytes, in ns of the monotonic clock.
     since_ns: u64,
@@ -241,15 +238,12 @@ impl DirectOut {
     ) {
         let mut from = 0;
         while from < bytes.len() {
-            let Some(mut piece) = self.filling.take().or_else(|| self.spare_piece()) else {
+            let filling = self.filling.take();
+            let Some(mut piece) = filling.or_else(|| self.next_piece(now_ns)) else {
                 // The thread is gone.
                 self.failed = Some(io::ErrorKind::BrokenPipe.into());
                 return;
             };
-            if piece.is_empty() {
-                piece.begin_at(self.end);
-                self.since_ns = now_ns;
-            }
             let taken = piece.fill(bytes, from);
             from += taken;
             self.end += taken as u64;
@@ -261,19 +255,20 @@ impl DirectOut {
         }
     }
 
-    /// A piece that nobody uses, waited for.
-    fn spare_piece(&mut self) -> Option<Piece> {
+    /// A piece for the bytes that come next, waited for.
+    fn next_piece(&mut self, now_ns: u64) -> Option<Piece> {
         while self.spare.is_empty() && self.in_flight > 0 {
             self.hear_one();
         }
         let mut piece = self.spare.pop()?;
-        (piece.begin, piece.end) = (0, 0);
+        piece.begin_at(self.end);
+        self.since_ns = now_ns;
         Some(piece)
     }
 
     /// Gives the disk what is there.
     fn submit(&mut self, file: &Arc<DirectFile>, sync: Sync) {
-        let Some(piece) = self.filling.take_if(|piece| !piece.is_empty()) else {
+        let Some(piece) = self.filling.take() else {
             return;
         };
         let offset = self.end - piece.bytes().len() as u64;

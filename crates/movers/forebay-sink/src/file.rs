@@ -159,11 +159,11 @@ impl HldWriter {
                 false
             }
             Ok(Fate::Removed) => {
-                self.lose("removed", None, books);
+                self.lose("removed", false, books);
                 true
             }
             Ok(Fate::Cut { bytes }) => {
-                self.lose(&format!("cut to {bytes} bytes"), Some(()), books);
+                self.lose(&format!("cut to {bytes} bytes"), true, books);
                 true
             }
             Err(error) => {
@@ -174,11 +174,11 @@ impl HldWriter {
     }
 
     /// Closes a file that somebody removed or cut. What is left of the latter becomes a sound file again.
-    fn lose(&mut self, how: &str, is_left: Option<()>, books: &mut SinkBooks) {
+    fn lose(&mut self, how: &str, has_front: bool, books: &mut SinkBooks) {
         // What is on its way goes the way of the file.
         self.drain(books);
         let Some(open) = self.open.take() else { return };
-        let kept = is_left.map(|()| {
+        let kept = has_front.then(|| {
             let bytes = open.file.metadata().map_or(0, |data| data.len());
             Kept::count(&open.file, open.run, bytes)
         });
