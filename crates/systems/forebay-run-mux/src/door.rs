@@ -6,7 +6,6 @@ use std::path::Path;
 
 use forebay_client::protocol::{Message, Name, RECORD_BYTES_MAX, Reason, Refusal};
 use forebay_mux::ClientId;
-use forebay_sys::epoll::{Interest, Poller, Trigger};
 use forebay_sys::seqpacket::{Arrived, Peer, SeqSocket};
 
 use crate::error::MuxError;
@@ -22,18 +21,12 @@ const SILENCE_NS_MAX: u64 = 5_000_000_000;
 /// Connections that are taken in by one look. The look ends with the first that may have a place, so that clients have their turn before each welcome.
 const ACCEPTS_MAX: usize = 64;
 
-/// So long nobody is taken in when descriptors have run out.
-const SHUT_NS: u64 = 50_000_000;
-
 /// The socket on which clients come in.
 #[derive(Debug)]
 pub(crate) struct Door {
     listener: Listener,
-    /// The listener, and connections that have said nothing yet.
-    waits: Poller,
+    /// Connections that have said nothing yet.
     visitors: VecDeque<Visitor>,
-    /// The kernel could take nobody in: the listener is not waited for until then.
-    shut_until_ns: Option<u64>,
     /// Connections that came.
     pub(crate) came: u64,
     /// Those that got no place, by reason.
@@ -67,13 +60,9 @@ impl Door {
     pub(crate) fn open(path: &Path) -> Result<Self, MuxError> {
         // Each user may knock: the access list says which of them comes in.
         let listener = Listener::open(path, BACKLOG, 0o666)?;
-        let waits = Poller::create(1)?;
-        waits.add(&listener, 0, Interest::Readable, Trigger::Level)?;
         Ok(Self {
             listener,
-            waits,
             visitors: VecDeque::new(),
-            shut_until_ns: None,
             came: 0,
             refused: BTreeMap::new(),
         })
@@ -90,8 +79,7 @@ impl Door {
                 Heard::Over => {}
                 Heard::Nothing(visitor) => self.visitors.push_back(visitor),
                 Heard::Name(visitor, name) => {
-                    // It goes out of the poller with its last descriptor at the latest.
-                    let _ = self.waits.remove(&visitor.socket);
+                    self.listener.forget(&visitor.socket);
                     if let Some(caller) = self.look_up(plan, visitor, name) {
                         return Some(caller);
                     }
@@ -102,17 +90,12 @@ impl Door {
     }
 
     fn take_in(&mut self, plan: &MuxPlan, now_ns: u64) -> Option<Caller> {
-        if self.shut_until_ns.is_some() {
-            return None;
-        }
         for _ in 0..ACCEPTS_MAX {
-            let socket = match self.listener.accept() {
-                Ok(socket) => socket?,
-                Err(_) => {
-                    self.shut(now_ns);
-                    return None;
-                }
+            let Ok(socket) = self.listener.accept(now_ns) else {
+                self.count("not_taken_in", 1);
+                return None;
             };
+            let socket = socket?;
             self.came += 1;
             let caller = self.meet(plan, socket, now_ns);
             if caller.is_some() {
@@ -161,34 +144,20 @@ impl Door {
             self.refuse(socket, Reason::Crowded, text);
             return;
         }
-        let (interest, trigger) = (Interest::Readable, Trigger::Level);
-        match self.waits.add(socket, 0, interest, trigger) {
+        match self.listener.wait_for(socket) {
             Ok(()) => self.visitors.push_back(visitor),
             Err(error) => self.refuse(socket, Reason::Resource, &error.to_string()),
         }
     }
 
-    /// Accepts nothing for a while: connections that wait with the kernel would wake the daemon without end.
-    fn shut(&mut self, now_ns: u64) {
-        self.count("not_taken_in", 1);
-        if self.waits.remove(&self.listener).is_ok() {
-            self.shut_until_ns = Some(now_ns + SHUT_NS);
-        }
-    }
-
     /// Takes in again, if it is time.
     pub(crate) fn open_again(&mut self, now_ns: u64) {
-        if self.shut_until_ns.is_none_or(|until_ns| now_ns < until_ns) {
-            return;
-        }
-        let (interest, trigger) = (Interest::Readable, Trigger::Level);
-        let added = self.waits.add(&self.listener, 0, interest, trigger);
-        self.shut_until_ns = added.err().map(|_| now_ns + SHUT_NS);
+        self.listener.open_again(now_ns);
     }
 
     /// When it takes in again, if it does not now.
     pub(crate) const fn shut_until_ns(&self) -> Option<u64> {
-        self.shut_until_ns
+        self.listener.shut_until_ns()
     }
 
     fn give_up_silent(&mut self, now_ns: u64) {
@@ -264,7 +233,7 @@ pub(crate) fn say_no(socket: &SeqSocket, reason: Reason, text: &str) {
 /// Readable when somebody comes or says something.
 impl AsFd for Door {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.waits.as_fd()
+        self.listener.as_fd()
     }
 }
 

@@ -7,9 +7,13 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use forebay_sys::SysError;
+use forebay_sys::epoll::{Interest, Poller, Trigger};
 use forebay_sys::seqpacket::{SeqListener, SeqSocket};
 
 use crate::error::MuxError;
+
+/// So long nobody is taken in when descriptors have run out.
+const SHUT_NS: u64 = 50_000_000;
 
 /// A socket that others connect to.
 #[derive(Debug)]
@@ -18,6 +22,10 @@ pub(crate) struct Listener {
     path: PathBuf,
     /// The socket's file: what another process puts in its place is left alone.
     file: Option<FileId>,
+    /// The socket, and connections that are waited for.
+    waits: Poller,
+    /// The kernel could take nobody in: the socket is not waited for until then, as connections that wait there would wake the daemon without end.
+    shut_until_ns: Option<u64>,
 }
 
 impl Listener {
@@ -30,25 +38,67 @@ impl Listener {
             }
             bound => bound?,
         };
+        let waits = Poller::create(1)?;
+        waits.add(&socket, 0, Interest::Readable, Trigger::Level)?;
         let listener = Self {
             socket,
             path: path.into(),
             file: FileId::of(path),
+            waits,
+            shut_until_ns: None,
         };
         fs::set_permissions(path, Permissions::from_mode(mode))
             .map_err(|error| refused(path, "chmod", error))?;
         Ok(listener)
     }
 
-    /// The next connection, if one waits.
-    pub(crate) fn accept(&self) -> Result<Option<SeqSocket>, SysError> {
-        self.socket.accept()
+    /// The next connection, if one waits and some are taken in now.
+    ///
+    /// # Errors
+    /// The kernel takes nobody in: none is taken in for a while.
+    pub(crate) fn accept(&mut self, now_ns: u64) -> Result<Option<SeqSocket>, SysError> {
+        if self.shut_until_ns.is_some() {
+            return Ok(None);
+        }
+        let accepted = self.socket.accept();
+        if accepted.is_err() && self.waits.remove(&self.socket).is_ok() {
+            self.shut_until_ns = Some(now_ns + SHUT_NS);
+        }
+        accepted
+    }
+
+    /// Takes in again, if it is time.
+    pub(crate) fn open_again(&mut self, now_ns: u64) {
+        if self.shut_until_ns.is_none_or(|until_ns| now_ns < until_ns) {
+            return;
+        }
+        let (interest, trigger) = (Interest::Readable, Trigger::Level);
+        let added = self.waits.add(&self.socket, 0, interest, trigger);
+        self.shut_until_ns = added.err().map(|_| now_ns + SHUT_NS);
+    }
+
+    /// When it takes in again, if it does not now.
+    pub(crate) const fn shut_until_ns(&self) -> Option<u64> {
+        self.shut_until_ns
+    }
+
+    /// Waits for this connection, too.
+    pub(crate) fn wait_for(&self, connection: &SeqSocket) -> Result<(), SysError> {
+        self.waits
+            .add(connection, 0, Interest::Readable, Trigger::Level)
+    }
+
+    /// Waits for it no longer.
+    pub(crate) fn forget(&self, connection: &SeqSocket) {
+        // It goes out of the poller with its last descriptor at the latest.
+        let _ = self.waits.remove(connection);
     }
 }
 
+/// Readable when a connection comes, or one that is waited for has something.
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.waits.as_fd()
     }
 }
 

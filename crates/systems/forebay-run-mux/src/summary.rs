@@ -84,7 +84,7 @@ pub struct SettingChange {
     pub uid: u32,
     /// Its process.
     pub pid: u32,
-    /// What.
+    /// The setting, before and after.
     #[serde(flatten)]
     pub change: Changed,
 }

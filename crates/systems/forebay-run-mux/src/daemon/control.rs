@@ -6,7 +6,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use forebay_ledger::DropReason;
 use forebay_mux::account::ClientCounts;
 use forebay_mux::{ClientId, Mux};
-use forebay_sys::epoll::{Interest, Poller, Trigger};
 use forebay_sys::seqpacket::{Arrived, Peer, SeqSocket};
 use serde_json::{Value, json};
 
@@ -28,8 +27,6 @@ const ASKERS_MAX: usize = 8;
 const ASKERS_OF_USER_MAX: usize = ASKERS_MAX / 2;
 /// Mistakes that an answer names.
 const MISTAKES_MAX: usize = 64;
-/// So long nobody is taken in when descriptors have run out.
-const SHUT_NS: u64 = 50_000_000;
 /// How long one may say nothing.
 const SILENCE_NS_MAX: u64 = 5_000_000_000;
 /// Changes that the record keeps: the last ones.
@@ -49,11 +46,7 @@ struct Asker {
 #[derive(Debug)]
 pub(super) struct ControlDoor {
     listener: Listener,
-    /// The listener, and connections.
-    waits: Poller,
     askers: VecDeque<Asker>,
-    /// The kernel could take nobody in: the listener is not waited for until then.
-    shut_until_ns: Option<u64>,
     /// Users that may ask.
     users: Vec<u32>,
     refused: BTreeMap<&'static str, u64>,
@@ -73,15 +66,11 @@ impl ControlDoor {
         let settings = &plan.settings;
         let mode = MODES[usize::from(!settings.control_uid.is_empty())];
         let listener = Listener::open(&settings.control_path(), BACKLOG, mode)?;
-        let waits = Poller::create(1)?;
-        waits.add(&listener, 0, Interest::Readable, Trigger::Level)?;
         let own = rustix::process::geteuid().as_raw();
         let users = [0, own].into_iter().chain(settings.control_uid.clone());
         Ok(Self {
             listener,
-            waits,
             askers: VecDeque::new(),
-            shut_until_ns: None,
             users: users.collect(),
             refused: BTreeMap::new(),
             begun_ns: now_ns,
@@ -111,16 +100,8 @@ impl ControlDoor {
         let is_heard = |asker: &Asker| now_ns.saturating_sub(asker.since_ns) < SILENCE_NS_MAX;
         self.askers.retain(is_heard);
         for _ in 0..BACKLOG {
-            let socket = match self.listener.accept() {
-                Ok(Some(socket)) => socket,
-                Ok(None) => return,
-                // One that waits with the kernel would wake the daemon without end.
-                Err(_) => {
-                    if self.waits.remove(&self.listener).is_ok() {
-                        self.shut_until_ns = Some(now_ns + SHUT_NS);
-                    }
-                    return;
-                }
+            let Ok(Some(socket)) = self.listener.accept(now_ns) else {
+                return;
             };
             let Ok(peer) = socket.peer() else {
                 continue;
@@ -133,10 +114,7 @@ impl ControlDoor {
                 self.refuse(&socket, Refused::new(Why::NotAllowed, text));
                 continue;
             }
-            let is_watched = self
-                .waits
-                .add(&socket, 0, Interest::Readable, Trigger::Level)
-                .is_ok();
+            let is_watched = self.listener.wait_for(&socket).is_ok();
             let of_user = self.askers.iter().filter(|it| it.peer.uid == peer.uid);
             let is_full = self.askers.len() >= ASKERS_MAX || of_user.count() >= ASKERS_OF_USER_MAX;
             if is_full || !is_watched {
@@ -154,17 +132,12 @@ impl ControlDoor {
 
     /// Takes in again, if it is time.
     pub(super) fn open_again(&mut self, now_ns: u64) {
-        if self.shut_until_ns.is_none_or(|until_ns| now_ns < until_ns) {
-            return;
-        }
-        let (interest, trigger) = (Interest::Readable, Trigger::Level);
-        let added = self.waits.add(&self.listener, 0, interest, trigger);
-        self.shut_until_ns = added.err().map(|_| now_ns + SHUT_NS);
+        self.listener.open_again(now_ns);
     }
 
     /// When it takes in again, if it does not now.
     pub(super) const fn shut_until_ns(&self) -> Option<u64> {
-        self.shut_until_ns
+        self.listener.shut_until_ns()
     }
 
     fn refuse(&mut self, socket: &SeqSocket, mut refused: Refused) {
@@ -197,7 +170,7 @@ impl ControlDoor {
 /// Readable when a connection comes or asks.
 impl AsFd for ControlDoor {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.waits.as_fd()
+        self.listener.as_fd()
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) struct Told {
 /// One thing that two parties have counted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// What.
+    /// The thing that was counted.
     pub what: String,
     /// The count of the one who is named first.
     pub one: u64,
