@@ -9,22 +9,8 @@
 
 mod rig;
 
-use rig::{children_of, forebay, number, signal, start, wait_for};
+use rig::{children_of, forebay, may_have_network, number, signal, start, wait_for};
 use serde_json::Value;
-
-/// Why there can be no namespaces here, if so.
-fn skipped() -> bool {
-    let made = std::process::Command::new("unshare")
-        .args(["--net", "true"])
-        .output();
-    if made.is_ok_and(|made| made.status.success()) {
-        return false;
-    }
-    forebay_testing::skip!(
-        "a network namespace cannot be made; that needs root (CAP_SYS_ADMIN) and util-linux"
-    );
-    true
-}
 
 fn bench(args: &[&str]) -> Value {
     let mut command = forebay();
@@ -53,7 +39,7 @@ fn assert_whole(client: &Value) {
 
 #[test]
 fn an_echo_is_answered_beside_sockets_and_the_whole_way_is_accounted_for() {
-    if skipped() {
+    if !may_have_network() {
         return;
     }
     let record = bench(&[
@@ -104,7 +90,7 @@ fn an_echo_is_answered_beside_sockets_and_the_whole_way_is_accounted_for() {
 
 #[test]
 fn clients_that_send_by_themselves_are_counted_on_a_wire_with_a_rate() {
-    if skipped() {
+    if !may_have_network() {
         return;
     }
     let record = bench(&[
@@ -136,7 +122,7 @@ fn clients_that_send_by_themselves_are_counted_on_a_wire_with_a_rate() {
 
 #[test]
 fn ctrl_c_closes_the_books_and_leaves_nothing() {
-    if skipped() {
+    if !may_have_network() {
         return;
     }
     let mut command = forebay();
@@ -165,7 +151,7 @@ fn ctrl_c_closes_the_books_and_leaves_nothing() {
 
 #[test]
 fn nothing_is_left_of_a_bench_that_is_killed() {
-    if skipped() {
+    if !may_have_network() {
         return;
     }
     let mut command = forebay();

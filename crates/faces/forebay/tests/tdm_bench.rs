@@ -9,25 +9,11 @@
 
 mod rig;
 
-use rig::{children_of, forebay, number, signal, start, wait_for};
-
-/// Why there can be no namespaces here, if so.
-fn skipped() -> bool {
-    let made = std::process::Command::new("unshare")
-        .args(["--net", "true"])
-        .output();
-    if made.is_ok_and(|made| made.status.success()) {
-        return false;
-    }
-    forebay_testing::skip!(
-        "a network namespace cannot be made; that needs root (CAP_SYS_ADMIN) and util-linux"
-    );
-    true
-}
+use rig::{children_of, forebay, may_have_network, number, signal, start, wait_for};
 
 #[test]
 fn paced_slots_carry_what_incast_loses_and_every_account_closes() {
-    if skipped() {
+    if !may_have_network() {
         return;
     }
     let mut command = forebay();
@@ -90,7 +76,7 @@ fn paced_slots_carry_what_incast_loses_and_every_account_closes() {
 
 #[test]
 fn bursts_are_given_ahead_where_a_queue_keeps_their_launch_times_and_nowhere_else() {
-    if skipped() {
+    if !may_have_network() {
         return;
     }
     let bench = |queue: &[&str]| {
@@ -119,7 +105,7 @@ fn bursts_are_given_ahead_where_a_queue_keeps_their_launch_times_and_nowhere_els
 
 #[test]
 fn nothing_is_left_of_a_bench_that_is_killed() {
-    if skipped() {
+    if !may_have_network() {
         return;
     }
     let bench = start(forebay().args([
