@@ -2,6 +2,7 @@
 
 mod chunks;
 mod drain;
+mod gather;
 mod lane;
 mod port;
 mod replay;
@@ -23,6 +24,7 @@ use forebay_sys::epoll::{Interest, Poller, Trigger};
 use crate::books::Books;
 use crate::plan::{FullPolicy, Plan, SourceKey};
 pub(crate) use chunks::run as chunks;
+use gather::{Gather, Round};
 use port::{Port, Turn};
 pub(crate) use replay::{BATCH_DATAGRAMS as REPLAY_BATCH, run as replay};
 
@@ -34,8 +36,6 @@ pub(crate) const KERNEL_LOOK: Duration = Duration::from_millis(50);
 const SLEEP: Duration = Duration::from_millis(20);
 /// Sleep while a ring is full.
 const BLOCKED_SLEEP: Duration = Duration::from_micros(300);
-/// A round that found fewer ready sockets than this was not worth its wake-up.
-const FEW_PORTS: usize = 16;
 /// Longest time to empty the sockets after the order to stop.
 const DRAIN_LIMIT_NS: u64 = 10_000_000_000;
 /// Token of the control channel.
@@ -64,6 +64,10 @@ struct Receiver<'a> {
     host: HostBook,
     /// Its word for sleeps in which datagrams gather.
     gathers: Counter,
+    /// The largest part of a socket's buffer that was taken since the last sleep, in 1/1024.
+    fullest: u64,
+    /// Sleeps in which datagrams gathered.
+    pauses: u64,
     leak: Leak,
     /// Ports whose ring was full at their last turn.
     blocked: Vec<usize>,
@@ -137,6 +141,8 @@ impl<'a> Receiver<'a> {
             control,
             host,
             gathers: books.gathers,
+            fullest: 0,
+            pauses: 0,
             leak,
             blocked: Vec::new(),
             housekeeping_ns: 0,
@@ -169,7 +175,8 @@ impl<'a> Receiver<'a> {
     /// Receives until the order to stop; returns when it came.
     fn serve(&mut self) -> Result<u64, RunError> {
         let spin = Duration::from_micros(self.plan.receiver.spin_us);
-        let gather = Duration::from_micros(self.plan.receiver.gather_us);
+        let buffers = self.ports.iter().map(Port::buffer_bytes);
+        let mut gather = Gather::new(&self.plan.receiver, buffers.min().unwrap_or(0));
         let mut ready = Vec::with_capacity(256);
         loop {
             let sleep = if self.blocked.is_empty() {
@@ -188,18 +195,27 @@ impl<'a> Receiver<'a> {
             {
                 return Ok(clock::monotonic_ns());
             }
-            let more = self.turns(
+            let begun_ns = clock::monotonic_ns();
+            let has_more = self.turns(
                 ready
                     .iter()
                     .filter(|token| **token != CONTROL_TOKEN)
                     .map(|token| *token as usize),
             )?;
             self.unblock()?;
-            if !gather.is_zero() && !more && !ready.is_empty() && ready.len() < FEW_PORTS {
+            let mut now_ns = clock::monotonic_ns();
+            let round = Round {
+                ready: ready.len(),
+                has_more,
+                fullest: self.fullest,
+                took_ns: now_ns - begun_ns,
+            };
+            if let Some(pause) = gather.pause(round) {
                 self.host.add(self.gathers, 1);
-                std::thread::sleep(gather);
+                std::thread::sleep(pause);
+                now_ns = clock::monotonic_ns();
+                (self.fullest, self.pauses) = (0, self.pauses + 1);
             }
-            let now_ns = clock::monotonic_ns();
             if now_ns >= self.housekeeping_ns {
                 self.housekeeping_ns = now_ns + KERNEL_LOOK.as_nanos() as u64;
                 self.housekeeping();
@@ -214,6 +230,7 @@ impl<'a> Receiver<'a> {
             let Some(port) = self.ports.get_mut(index) else {
                 continue;
             };
+            port.gather_from(self.pauses);
             match port.turn(
                 &self.plan.receiver,
                 &mut self.batch,
@@ -224,6 +241,7 @@ impl<'a> Receiver<'a> {
                 Turn::Took { full } => {
                     published = true;
                     more |= full;
+                    self.fullest = self.fullest.max(port.filled());
                 }
                 Turn::Blocked => {
                     published = true;

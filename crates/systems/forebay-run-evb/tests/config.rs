@@ -72,6 +72,7 @@ socket_buffer_bytes = 100000
 message_bytes_max = 500000
 batch_datagrams = 8
 spin_us = 9
+latency_budget_us = 12
 gather_us = 10
 stamps = false
 gro = true
@@ -220,6 +221,7 @@ fn every_key_arrives_in_the_plan() {
         (Completion::Discard, 16)
     );
     assert_eq!((receiver.gather_us, builder.gather_us), (10, 11));
+    assert_eq!(receiver.latency_budget_us(), 12);
     assert_eq!((builder.check_tag, builder.timeout_ms), (false, 20));
     assert_eq!((builder.timeout_events, builder.window_events), (30, 40));
     assert_eq!(
@@ -293,7 +295,14 @@ fn declared_defaults_are_the_real_ones() {
     apart.extend([("sources", "detector"), ("sources", "connector")]);
     let text = with_defaults("base_port = 50000\ncount = 2\n", &apart);
     assert_eq!(parse(&text), parse(SMALL), "{text}");
-    let of_sockets = ["bind", "batch_datagrams", "spin_us", "gro", "gather_us"];
+    let of_sockets = [
+        "bind",
+        "batch_datagrams",
+        "spin_us",
+        "gro",
+        "latency_budget_us",
+        "gather_us",
+    ];
     let apart = of_sockets.map(|key| ("receiver", key));
     let sources = "address = \"shm://felix\"\nelinks = [0]\n";
     let text = with_defaults(sources, &apart);

@@ -17,12 +17,13 @@ const OF_DATAGRAMS: [&str; 7] = [
     "bind",
 ];
 /// Keys of the receiver that only datagrams need.
-const OF_SOCKETS: [&str; 6] = [
+const OF_SOCKETS: [&str; 7] = [
     "bind",
     "socket_buffer_bytes",
     "batch_datagrams",
     "spin_us",
     "gro",
+    "latency_budget_us",
     "gather_us",
 ];
 

@@ -48,7 +48,9 @@ settings! {
         batch_datagrams: usize [1..=64] = 64,
         /// How long to look for data before sleeping: lower latency for CPU time.
         spin_us: u64 [0..=1_000_000] = 0,
-        /// How long to let datagrams gather in the sockets' buffers after a round that found few: less CPU time for as much latency. 0: not at all.
+        /// How long a datagram may wait in its socket's buffer for others, so that one wake-up does for all of them: less CPU time for as much latency. Shorter where buffers are small or fill up. 0: gather_us decides.
+        latency_budget_us: Option<u64> [0..=1_000_000] => "1000, and 0 with spin_us",
+        /// Without a budget: how long to let datagrams gather after a round that found few of them. 0: not at all.
         gather_us: u64 [0..=1_000_000] = 200,
         /// Whether the kernel stamps each datagram; without it there is no latency histogram.
         stamps: bool = true,
@@ -60,6 +62,22 @@ settings! {
         cpu: Option<usize> [0..=8191] => "not pinned",
         /// Real-time priority (SCHED_FIFO), with memory locked. Low values, and a core of its own.
         real_time: Option<u8> [1..=99] => "off",
+    }
+}
+
+impl ReceiverPlan {
+    /// What is usual for one that need not look without sleeping.
+    const LATENCY_BUDGET_US: u64 = 1_000;
+
+    /// How long a datagram may wait for others, µs.
+    #[must_use]
+    pub fn latency_budget_us(&self) -> u64 {
+        let usual = if self.spin_us == 0 {
+            Self::LATENCY_BUDGET_US
+        } else {
+            0
+        };
+        self.latency_budget_us.unwrap_or(usual)
     }
 }
 

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use forebay_ledger::{Leak, Words};
 use forebay_link::udp::UdpPort;
-use forebay_link::{Adopted, BatchMode, BatchTag, Datagram, RecvBatch};
+use forebay_link::{Adopted, BatchMode, BatchTag, Datagram, DatagramSource, RecvBatch};
 use forebay_ring::Producers;
 use forebay_run::error::RunError;
 use forebay_sys::clock;
@@ -18,6 +18,12 @@ use crate::plan::{FullPolicy, Plan, ReceiverPlan};
 const MERGED_BYTES_MAX: usize = 128 * 64;
 /// From this mean datagram size on, datagrams are received straight into the ring.
 const DIRECT_BYTES: u64 = 2_048;
+
+/// At most what the kernel charges a receive buffer with for a datagram, bytes: the memory of the packet, in powers of two for small ones (`forebay_link::udp::Config`
+/// has what was measured).
+const fn charge_bytes(len: usize) -> u64 {
+    768 + 2 * len as u64
+}
 
 /// What a turn came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +44,12 @@ pub(super) struct Port {
     link: UdpPort,
     lanes: Lanes,
     batch_id: u64,
+    /// Its receive buffer, bytes.
+    buffer_bytes: u64,
+    /// Sleeps of the receiver when `charged` was begun.
+    sleeps: u64,
+    /// About what the kernel charged for datagrams that were taken since, bytes.
+    charged: u64,
     /// Mean datagram size of late, in bytes, times 16.
     mean16: u64,
     /// Receive stamp of the newest datagram, in ns of the wall clock; 0 without stamps.
@@ -62,9 +74,13 @@ impl Port {
     ) -> Result<Self, RunError> {
         let lanes = Lanes::attach(plan, index, books, words, producers)?;
         let (total, last) = lanes.booked_drops();
+        let link = UdpPort::resume_drops(socket, plan.receiver.gro, total, last)?;
         Ok(Self {
             index: index as u32,
-            link: UdpPort::resume_drops(socket, plan.receiver.gro, total, last)?,
+            buffer_bytes: link.fill()?.limit_bytes,
+            sleeps: 0,
+            charged: 0,
+            link,
             batch_id: lanes.booked_batch(),
             lanes,
             mean16: 0,
@@ -75,6 +91,23 @@ impl Port {
 
     pub(super) fn socket(&self) -> BorrowedFd<'_> {
         self.link.as_fd()
+    }
+
+    /// Bytes of the receive buffer.
+    pub(super) fn buffer_bytes(&self) -> u64 {
+        self.buffer_bytes
+    }
+
+    /// Counts what is taken from this sleep of the receiver on.
+    pub(super) fn gather_from(&mut self, sleeps: u64) {
+        if self.sleeps != sleeps {
+            (self.sleeps, self.charged) = (sleeps, 0);
+        }
+    }
+
+    /// The part of its buffer that was taken since, in 1/1024.
+    pub(super) fn filled(&self) -> u64 {
+        self.charged * 1024 / self.buffer_bytes.max(1)
     }
 
     /// Whether the books hold the batch of this number.
@@ -320,6 +353,7 @@ impl Port {
     #[inline]
     fn observe(&mut self, len: usize) {
         self.mean16 = self.mean16 - self.mean16 / 16 + len as u64;
+        self.charged += charge_bytes(len);
     }
 }
 

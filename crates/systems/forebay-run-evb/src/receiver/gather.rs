@@ -1,0 +1,196 @@
+//! How long datagrams may gather in the sockets' buffers between two rounds: one wake-up for many of them, where the buffers have room and the budget of latency allows it.
+//!
+//! With a budget the receiver sleeps behind each round that emptied its sockets. What comes meanwhile waits for as long as the budget says at most, less what the
+//! kernel may wake later and what the last round took. The fullest socket says whether that was too long: beyond an eighth of its buffer the sleep is halved, and
+//! below it grows again.
+
+use std::time::Duration;
+
+use crate::plan::ReceiverPlan;
+
+/// The kernel may end a sleep later by so much (timer slack, prctl(2)).
+const SLACK_NS: u64 = 60_000;
+/// Less than this is not worth a sleep.
+const LEAST_NS: u64 = 20_000;
+/// Part of a buffer that may fill in a sleep: one in so many.
+const PART: u64 = 8;
+/// Bytes in a second of the fastest link that one sender is believed to have: 10 Gb/s. A burst at its rate must not fill a quarter of a buffer in one sleep.
+const LINK_BYTES_S: u64 = 1_250_000_000;
+/// A round that found fewer ready sockets than this was not worth its wake-up, where no budget is set.
+const FEW_PORTS: usize = 16;
+
+/// What a round came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Round {
+    /// Sockets that were ready.
+    pub ready: usize,
+    /// One has more than a turn takes.
+    pub has_more: bool,
+    /// Part of its buffer that the fullest socket had taken since the last sleep, in 1/1024.
+    pub fullest: u64,
+    /// How long it took, ns.
+    pub took_ns: u64,
+}
+
+/// Says how long to sleep behind a round.
+#[derive(Debug)]
+pub(super) struct Gather {
+    /// What holds where no budget is set.
+    few: Duration,
+    /// The longest sleep, ns; none: no budget.
+    most_ns: Option<u64>,
+    /// The sleep that the buffers have room for, ns.
+    now_ns: u64,
+}
+
+impl Gather {
+    /// For sockets whose smallest buffer has so many bytes.
+    pub(super) fn new(plan: &ReceiverPlan, buffer_bytes: u64) -> Self {
+        let burst_ns = (buffer_bytes / 4).saturating_mul(1_000_000_000) / LINK_BYTES_S;
+        let budget_us = plan.latency_budget_us();
+        let most_ns = (budget_us * 1_000).saturating_sub(SLACK_NS).min(burst_ns);
+        Self {
+            few: Duration::from_micros(plan.gather_us),
+            most_ns: (budget_us > 0).then_some(most_ns),
+            now_ns: most_ns,
+        }
+    }
+
+    /// How long to sleep; nothing: not at all.
+    pub(super) fn pause(&mut self, round: Round) -> Option<Duration> {
+        if round.ready == 0 {
+            return None;
+        }
+        let Some(most_ns) = self.most_ns else {
+            let is_few = round.ready < FEW_PORTS && !round.has_more && !self.few.is_zero();
+            return is_few.then_some(self.few);
+        };
+        if round.fullest > 1024 / PART {
+            self.now_ns /= 2;
+        } else if !round.has_more {
+            self.now_ns = (self.now_ns + most_ns / 16 + 1).min(most_ns);
+        }
+        if round.has_more {
+            return None;
+        }
+        let sleep_ns = self.now_ns.saturating_sub(round.took_ns);
+        (sleep_ns >= LEAST_NS).then(|| Duration::from_nanos(sleep_ns))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BUFFER: u64 = 8 << 20;
+
+    fn gather(latency_budget_us: u64, gather_us: u64, buffer_bytes: u64) -> Gather {
+        let plan = ReceiverPlan {
+            latency_budget_us: Some(latency_budget_us),
+            gather_us,
+            ..ReceiverPlan::default()
+        };
+        Gather::new(&plan, buffer_bytes)
+    }
+
+    const QUIET: Round = Round {
+        ready: 90,
+        has_more: false,
+        fullest: 1,
+        took_ns: 40_000,
+    };
+
+    #[test]
+    fn a_sleep_and_the_round_behind_it_keep_within_the_budget() {
+        let mut gather = gather(1_000, 0, BUFFER);
+        for _ in 0..100 {
+            let sleep = gather.pause(QUIET).unwrap();
+            let all_ns = sleep.as_nanos() as u64 + SLACK_NS + QUIET.took_ns;
+            assert_eq!(all_ns, 1_000_000);
+        }
+    }
+
+    #[test]
+    fn a_round_that_took_the_budget_is_followed_by_the_next() {
+        let mut gather = gather(1_000, 0, BUFFER);
+        let slow = Round {
+            took_ns: 930_000,
+            ..QUIET
+        };
+        assert_eq!(gather.pause(slow), None);
+    }
+
+    #[test]
+    fn full_buffers_shorten_the_sleep_until_there_is_none_and_empty_ones_bring_it_back() {
+        let mut gather = gather(1_000, 0, BUFFER);
+        let whole = gather.pause(QUIET).unwrap();
+        let full = Round {
+            fullest: 200,
+            ..QUIET
+        };
+        let half = gather.pause(full).unwrap();
+        assert!(half < whole / 2 + Duration::from_micros(1), "{half:?}");
+        let last = (0..20).map(|_| gather.pause(full)).last().unwrap();
+        assert_eq!(last, None);
+        let last = (0..20).map(|_| gather.pause(QUIET)).last().unwrap();
+        assert_eq!(last, Some(whole));
+    }
+
+    #[test]
+    fn a_socket_with_more_is_looked_at_again_at_once() {
+        let mut gather = gather(1_000, 500, BUFFER);
+        let more = Round {
+            has_more: true,
+            ..QUIET
+        };
+        assert_eq!(gather.pause(more), None);
+        assert!(gather.pause(QUIET).is_some());
+    }
+
+    #[test]
+    fn a_burst_at_the_rate_of_the_link_fills_a_quarter_of_a_small_buffer_at_most() {
+        let bytes = 212_992;
+        let sleep = gather(1_000_000, 0, bytes).pause(Round {
+            took_ns: 0,
+            ..QUIET
+        });
+        let burst = sleep.unwrap().as_secs_f64() * LINK_BYTES_S as f64;
+        assert!(burst <= bytes as f64 / 4.0 + 1.0, "{burst}");
+        assert!(burst > bytes as f64 / 5.0, "{burst}");
+    }
+
+    #[test]
+    fn without_a_budget_only_rounds_that_found_little_are_followed_by_a_sleep() {
+        let mut gather = gather(0, 200, BUFFER);
+        let few = Round { ready: 15, ..QUIET };
+        assert_eq!(gather.pause(few), Some(Duration::from_micros(200)));
+        assert_eq!(gather.pause(Round { ready: 16, ..QUIET }), None);
+        assert_eq!(gather.pause(Round { ready: 0, ..QUIET }), None);
+        let more = Round {
+            has_more: true,
+            ..few
+        };
+        assert_eq!(gather.pause(more), None);
+    }
+
+    #[test]
+    fn one_that_looks_without_sleeping_has_no_budget_unless_it_is_said() {
+        let spins = ReceiverPlan {
+            spin_us: 5,
+            ..ReceiverPlan::default()
+        };
+        assert_eq!(spins.latency_budget_us(), 0);
+        let said = ReceiverPlan {
+            latency_budget_us: Some(7),
+            ..spins
+        };
+        assert_eq!(said.latency_budget_us(), 7);
+        assert_eq!(ReceiverPlan::default().latency_budget_us(), 1_000);
+    }
+
+    #[test]
+    fn a_budget_below_the_slack_of_the_clock_is_no_sleep() {
+        let mut gather = gather(50, 200, BUFFER);
+        assert_eq!(gather.pause(QUIET), None);
+    }
+}
