@@ -188,6 +188,7 @@ const BELOW_RUN_PROBE: &[&str] = &[
     "forebay-sys",
     "forebay-link",
     "forebay-flow",
+    "forebay-traffic",
 ];
 
 const BELOW_RUN_MUX: &[&str] = &[

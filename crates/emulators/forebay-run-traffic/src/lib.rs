@@ -25,15 +25,13 @@ use serde::Serialize;
 
 use capture::Amount;
 pub use error::TrafficError;
-pub use forebay_traffic::{NAMED, NamedProfile, WINDOW_PACKETS};
+pub use forebay_traffic::{NAMED, NamedProfile, START_S, WINDOW_PACKETS};
 pub use pace::Pace;
 use source::Rows;
 pub use source::{Source, WrittenProfile, write_profile};
 
 /// Places at which tests make packets vanish.
 pub const HOPS: &[&str] = &["packets"];
-/// When the profile's clock begins, in s since 1970: the first of January 2026.
-pub const START_S: u32 = 1_767_225_600;
 /// Books are shown so often, in ns.
 const SHOW_NS: u64 = 100_000_000;
 

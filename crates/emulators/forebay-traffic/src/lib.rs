@@ -50,3 +50,6 @@ pub use named::{NAMED, NamedProfile, NamedRows, PACKETS, WINDOW_PACKETS, named};
 pub use profile::{Profile, Row};
 pub use traffic::{Packet, Traffic};
 pub use truth::{Direction, FlowKey, FlowTruth, SideTruth, Totals};
+
+/// When a profile's clock begins in a capture, in s since 1970: the first of January 2026.
+pub const START_S: u32 = 1_767_225_600;

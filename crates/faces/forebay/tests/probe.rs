@@ -103,6 +103,39 @@ fn in_folder(folder: &TempDir, name: &str) -> String {
 }
 
 #[test]
+fn traffic_that_is_made_in_the_probe_is_that_of_a_capture() {
+    let folder = TempDir::new().unwrap();
+    let pcap = folder.path().join("traffic.pcap");
+    let mut command = forebay();
+    command.args(["emulate", "traffic", "--profile", "nix-like-night"]);
+    command.args(["--packets", "20k", "--seed", "3", "--format", "json"]);
+    start(command.arg("--pcap").arg(&pcap)).end().json_of(0);
+    let [of_file, of_profile] = [&pcap, Path::new("traffic:nix-like-night:20000:3")].map(|read| {
+        let jsonl = in_folder(&folder, "flows.jsonl");
+        let json = probe(read, &["--export", &jsonl, "--plugins", "pstats,dns"]).json_of(0);
+        assert_eq!(json["packets_in"], 20_000, "{json}");
+        let text = fs::read_to_string(&jsonl).unwrap();
+        fs::remove_file(&jsonl).unwrap();
+        text
+    });
+    assert!(of_file == of_profile);
+    assert!(of_file.lines().count() > 100);
+}
+
+#[test]
+fn traffic_that_there_is_not_is_named() {
+    for read in ["traffic:night", "traffic:nix-like-night:10"] {
+        let ended = probe(Path::new(read), &[]);
+        assert_eq!(ended.code(), Some(2), "{}", ended.stderr);
+        assert!(
+            ended.stderr.contains("the profiles are"),
+            "{}",
+            ended.stderr
+        );
+    }
+}
+
+#[test]
 fn the_records_of_a_capture_are_what_its_maker_says() {
     let folder = TempDir::new().unwrap();
     for (n, args) in [

@@ -77,7 +77,7 @@ choices! {
 settings! {
     /// A flow probe: it reads packets, and writes a record of each flow.
     pub struct ProbeSettings in [probe] {
-        /// A capture, pcap or pcapng, compressed by gzip or Zstandard or not; `-` is standard input.
+        /// A capture, pcap or pcapng, compressed by gzip or Zstandard or not; `-` is standard input; `traffic:PROFILE`, or `traffic:PROFILE:PACKETS:SEED`, is traffic that is made here, of the profiles of `forebay emulate traffic`.
         read: Option<PathBuf> => "required, if there is no interface",
         /// An interface, as eth0, whose packets are read live, in and out; of loopback each once, and past the kernel's stack those that come in alone. Needs CAP_NET_RAW.
         #[flag = "interface"]

@@ -4,9 +4,11 @@ use forebay_link::packet::PacketError;
 use forebay_link::pcap::CaptureError;
 use forebay_run::error::RunError;
 use forebay_run::whole_file::BeginError;
+use forebay_traffic::ProfileError;
 use thiserror::Error;
 
 use crate::export::{TlsFault, TrustError};
+use crate::source::NotTraffic;
 
 /// Errors of the flow probe.
 #[derive(Debug, Error)]
@@ -22,6 +24,12 @@ pub enum ProbeError {
         /// What is wrong with it.
         source: CaptureError,
     },
+    /// The packets of a profile cannot be made.
+    #[error(transparent)]
+    Profile(ProfileError),
+    /// There is no such traffic.
+    #[error(transparent)]
+    Traffic(#[from] NotTraffic),
     /// The interface cannot be read.
     #[error(transparent)]
     Interface(#[from] PacketError),

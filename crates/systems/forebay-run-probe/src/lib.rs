@@ -38,4 +38,5 @@ pub use filter::{FilterRule, RuleSummary};
 pub use packets::PacketsSummary;
 pub use plugins::PluginChoice;
 pub use run::ProbePlan;
+pub use source::NotTraffic;
 pub use summary::{ExportSummary, OffloadSummary, ProbeRecord, ProbeSummary};

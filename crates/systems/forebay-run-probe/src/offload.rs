@@ -129,6 +129,18 @@ pub(crate) fn check(settings: &ProbeSettings) -> Result<(), ProbeError> {
     }
 }
 
+/// The table that is asked for, where the wall clock is so far ahead of the monotonic one.
+fn config(settings: &ProbeSettings, offset_ns: i64) -> Config {
+    Config {
+        flows: settings.offload_flows,
+        idle_timeout_ns: settings.engine(0).1.idle_timeout_ns,
+        vlan_in_key: settings.vlan_in_key,
+        look_into_tunnels: settings.tunnel_depth > 0,
+        clock_offset_ns: offset_ns.cast_unsigned(),
+        ..Config::default()
+    }
+}
+
 impl Below {
     /// Makes what is asked for, with a hand for each of so many threads: one table in the kernel for all of them, or one in software for each. None if nothing is counted below.
     pub(crate) fn open(
@@ -137,14 +149,7 @@ impl Below {
         leak: &Leak,
     ) -> Result<Vec<Self>, ProbeError> {
         let offset_ns = clock::realtime_minus_monotonic_ns().offset_ns;
-        let config = Config {
-            flows: settings.offload_flows,
-            idle_timeout_ns: settings.engine(0).1.idle_timeout_ns,
-            vlan_in_key: settings.vlan_in_key,
-            look_into_tunnels: settings.tunnel_depth > 0,
-            clock_offset_ns: offset_ns.cast_unsigned(),
-            ..Config::default()
-        };
+        let config = config(settings, offset_ns);
         let shared = |kind, lanes| {
             Arc::new(Mutex::new(Shared {
                 kind,

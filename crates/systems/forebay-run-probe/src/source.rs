@@ -1,5 +1,7 @@
 //! Where packets come from.
 
+mod made;
+
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
@@ -11,6 +13,8 @@ use forebay_run::Stop;
 use forebay_run::error::RunError;
 use forebay_sys::wait::{self, Woken};
 
+use self::made::Made;
+pub use self::made::NotTraffic;
 use crate::error::ProbeError;
 
 /// The path that stands for standard input.
@@ -45,15 +49,25 @@ impl Read for Stdin {
     }
 }
 
-/// The frames of a capture file.
+/// Frames of a capture file, or of a profile.
+enum Origin {
+    File(Frames),
+    Made(Box<Made>),
+}
+
+/// The frames of a capture.
 pub(crate) struct Capture {
-    frames: Frames,
+    origin: Origin,
     path: String,
 }
 
 impl Capture {
     pub(crate) fn open(path: &Path, stop: &Stop) -> Result<Self, ProbeError> {
         let told = path.display().to_string();
+        if let Some(made) = Made::of(&told) {
+            let origin = Origin::Made(Box::new(made?));
+            return Ok(Self { origin, path: told });
+        }
         let source: Box<dyn Read + Send> = if told == STDIN {
             let own = Stdin::open(stop).map_err(RunError::file("reading", "standard input"))?;
             Box::new(own)
@@ -68,14 +82,19 @@ impl Capture {
             path: told.clone(),
             source,
         })?;
-        Ok(Self { frames, path: told })
+        let origin = Origin::File(frames);
+        Ok(Self { origin, path: told })
     }
 
     /// The next frame; none at the end, and behind an error.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<Frame<'_>>, ProbeError> {
-        let next = self.frames.advance().map(|is_there| {
-            let frame = self.frames.frame();
+        let frames = match &mut self.origin {
+            Origin::File(frames) => frames,
+            Origin::Made(made) => return made.next().map_err(ProbeError::Profile),
+        };
+        let next = frames.advance().map(|is_there| {
+            let frame = frames.frame();
             is_there.then_some(Frame {
                 time_ns: frame.timestamp_ns,
                 link: LinkType::of(frame.link_type),

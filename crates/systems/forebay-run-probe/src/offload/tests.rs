@@ -103,3 +103,150 @@ fn a_flow_that_is_closed_is_told_to_the_thread() {
     assert_eq!(tables[0].closed(), [flow]);
     assert_eq!(tables[0].closed(), []);
 }
+
+/// Settings of an interface with this offload.
+fn settings(offload: OffloadChoice) -> ProbeSettings {
+    ProbeSettings {
+        interface: Some("eth0".into()),
+        offload,
+        ..ProbeSettings::default()
+    }
+}
+
+#[test]
+fn what_an_offload_cannot_do_is_refused_and_nothing_else() {
+    use OffloadChoice::{Filter, Off, Software, Xdp};
+    type Change = fn(&mut ProbeSettings);
+    type Wrong = fn(&ProbeError) -> bool;
+    let rows: [(Change, [bool; 4], Wrong); 6] = [
+        (|_| {}, [true; 4], |_| false),
+        (
+            |it| it.uniflow = true,
+            [true, false, false, false],
+            |error| matches!(error, ProbeError::OneWay),
+        ),
+        (
+            |it| it.export_packets = Some("p.pcapng".into()),
+            [true, false, false, false],
+            |error| matches!(error, ProbeError::NotThere),
+        ),
+        (
+            |it| it.interface = None,
+            [true, true, false, false],
+            |error| matches!(error, ProbeError::NothingBelow("xdp" | "filter")),
+        ),
+        (
+            |it| it.vlan_in_key = true,
+            [true, true, true, false],
+            |error| matches!(error, ProbeError::TagsMayBeHidden),
+        ),
+        (
+            |it| it.filter = vec!["drop src-port 53".parse().unwrap()],
+            [true, false, false, false],
+            |error| matches!(error, ProbeError::TellsApart(rule) if rule == "drop src-port 53"),
+        ),
+    ];
+    for (row, (change, may, is_right)) in rows.iter().enumerate() {
+        for (offload, may) in [Off, Software, Filter, Xdp].into_iter().zip(may) {
+            let mut settings = settings(offload);
+            change(&mut settings);
+            match check(&settings) {
+                Ok(()) => assert!(may, "{row}: {offload:?}"),
+                Err(error) => assert!(!may && is_right(&error), "{row}: {offload:?}: {error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn the_table_below_is_as_the_settings_say() {
+    let said = ProbeSettings {
+        offload_flows: 77,
+        idle_timeout_s: 3,
+        vlan_in_key: true,
+        tunnel_depth: 1,
+        ..ProbeSettings::default()
+    };
+    let wanted = Config {
+        flows: 77,
+        idle_timeout_ns: 3_000_000_000,
+        vlan_in_key: true,
+        look_into_tunnels: true,
+        clock_offset_ns: 5,
+        ..Config::default()
+    };
+    assert_eq!(config(&said, 5), wanted);
+    let flat = ProbeSettings {
+        tunnel_depth: 0,
+        ..said
+    };
+    assert!(!config(&flat, 5).look_into_tunnels);
+}
+
+#[test]
+fn policies_are_as_the_settings_say() {
+    for (choice, wanted) in [
+        (PolicyChoice::Packets, format!("{:?}", AfterPackets(9))),
+        (
+            PolicyChoice::Rate,
+            format!(
+                "{:?}",
+                Rate {
+                    packets_min: 9,
+                    rate_hz: 1_000
+                }
+            ),
+        ),
+        (
+            PolicyChoice::HeavyHitter,
+            format!("{:?}", HeavyHitter::new(1_000, 131_072, 4)),
+        ),
+    ] {
+        let settings = ProbeSettings {
+            offload_policy: choice,
+            offload_after_packets: 9,
+            ..ProbeSettings::default()
+        };
+        assert_eq!(format!("{:?}", policy(&settings, 4)), wanted);
+    }
+}
+
+#[test]
+fn a_table_of_all_threads_is_looked_at_once_and_one_of_each_by_each() {
+    let (own, _) = counted_twice();
+    let two: Vec<Below> = [&own[0], &own[0]].map(Clone::clone).into();
+    assert_eq!(Below::tables(&two).len(), 2);
+    let shared = Arc::clone(&own[0].shared);
+    let hands = Below::of_all(&shared, 3);
+    let lanes: Vec<_> = hands.iter().map(|hand| hand.lane).collect();
+    assert_eq!(lanes, [0, 1, 2]);
+    assert!(hands.iter().all(|hand| Arc::ptr_eq(&hand.shared, &shared)));
+    assert_eq!(Below::tables(&hands).len(), 1);
+    assert!(Below::tables(&[]).is_empty());
+}
+
+#[test]
+fn frames_of_another_link_are_told_and_go_up() {
+    let (tables, _) = counted_twice();
+    assert_eq!(tables[0].trouble(), None);
+    let (bytes, _) = frame();
+    let other = Frame {
+        time_ns: 5,
+        link: None,
+        bytes: &bytes,
+        wire_bytes: bytes.len() as u32,
+    };
+    assert!(!tables[0].takes(&other));
+    let told = tables[0].trouble().unwrap();
+    assert!(told.contains("Ethernet alone"), "{told}");
+    assert_eq!(tables[0].kind(), "software");
+}
+
+#[test]
+fn a_thread_that_has_left_is_told_of_no_flow() {
+    let (tables, _) = counted_twice();
+    let (frame, _) = frame();
+    tables[0].leave();
+    assert!(!takes(&tables[0], &frame, 100_000_000_000));
+    assert_eq!(tables[0].closed(), []);
+}
