@@ -272,6 +272,17 @@ mod tests {
     }
 
     #[test]
+    fn what_lanes_ignored_is_told_for_all_of_them() {
+        let queue = Queue::new(3, 2);
+        for (lane, packets) in [(0, 3), (2, 40)] {
+            let octets = packets * 100;
+            Outlet::new(&queue, lane).ignore(Volume { packets, octets });
+        }
+        let (packets, octets) = (43, 4_300);
+        assert_eq!(queue.ignored(), Volume { packets, octets });
+    }
+
+    #[test]
     fn a_sender_that_waits_loses_nothing_until_nobody_takes_any_more() {
         let queue = Queue::new(1, 2);
         std::thread::scope(|scope| {

@@ -184,7 +184,8 @@ fn each_count_of_a_capture_is_in_its_own_term() {
         downs: 1,
     };
     let book = &mut captures[1];
-    for at_end in [false, true] {
+    for (formed, at_end) in [(9, false), (10, true)] {
+        flows.formed.flows = formed;
         match at_end {
             true => book.show_end(&flows, Some(&ring)),
             false => book.show(&flows, Some(&ring)),
@@ -214,7 +215,7 @@ fn each_count_of_a_capture_is_in_its_own_term() {
         assert_eq!(shown.tally(packets.lost(filtered)), (7, 77));
         assert_filtered(&shown, book.words.filter.as_ref().unwrap());
         assert_tapped(&shown, book.words.tap.as_ref().unwrap());
-        assert_eq!(shown.tally(records.incoming), (9, 50));
+        assert_eq!(shown.tally(records.incoming), (formed, 50));
         for tally in [
             records.outgoing,
             records.held,
@@ -235,6 +236,15 @@ fn each_count_of_a_capture_is_in_its_own_term() {
             ([0, 1, 1, 0, 0, 0], 2)
         );
     }
+}
+
+#[test]
+fn a_sign_of_life_is_in_the_ledger() {
+    let (books, ..) = Books::open(None, LIVE, &mut |_| {}).unwrap();
+    let reader = books.ledger.reader().unwrap();
+    let before = reader.run_status().unwrap().heartbeat_ns;
+    books.heartbeat();
+    assert!(reader.run_status().unwrap().heartbeat_ns > before);
 }
 
 #[test]
