@@ -17,7 +17,7 @@ const MISSED: u8 = 3;
 /// sub-event per datagram), huge, tmpfs, disk, memory, net (messaging), readout (links: the
 /// decoder alone, and card, to-host and subscriber together), probe (flow records of captures),
 /// probe-flows (a million flows at a time), probe-live (heavy flows on a
-/// virtual wire, offload off and on), mux (the multiplexer against sockets of Linux), tdm (time-division UDP), tdm-long (the same for five minutes); all of them without a name. Close other programs first: the load is noted with each result.
+/// virtual wire, offload off and on), traffic (the generator into captures), mux (the multiplexer against sockets of Linux), tdm (time-division UDP), tdm-long (the same for five minutes); all of them without a name. Close other programs first: the load is noted with each result.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: forebay bench chain --quick")]
 pub(crate) struct BenchArgs {

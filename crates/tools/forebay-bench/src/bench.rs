@@ -15,6 +15,7 @@ mod readout;
 mod search;
 mod tdm;
 mod tdm_long;
+mod traffic;
 
 use std::path::PathBuf;
 
@@ -173,6 +174,11 @@ const PARTS: &[Part] = &[
         "probe-live",
         "the flow probe on a virtual wire with heavy flows: the highest rate without a loss, offload off and on, against XDP_DROP",
         probe_live::probe_live,
+    ),
+    (
+        "traffic",
+        "the generator of traffic into captures in memory, against dd of as many bytes",
+        traffic::traffic,
     ),
     (
         "mux",

@@ -20,8 +20,14 @@ use super::{Lines, Session};
 const PROFILES: [(&str, f64); 2] = [("geant-like-morning", 2.0), ("nix-like-morning", 4.0)];
 /// CPU for a packet without plugins, in µs.
 const BARE_US: f64 = 0.25;
+/// What the probe reads of each flow beside its counts, in the second of its lines, …
+const PLUGINS: &str = "tls,dns,http,quic,pstats";
+/// … and the CPU for a packet with them, in µs.
+const PLUGINS_US: f64 = 0.6;
 /// Frames are cut to so many bytes, as probes do.
-const SNAP_BYTES: &str = "128";
+const CUT: &[&str] = &["--snap", "128"];
+/// Those that plugins read are whole; their payload is made up, so that few are what a plugin looks for.
+const WHOLE: &[&str] = &["--packets", "300k"];
 /// Flows that there is room for, in softflowd too: the probe's default, and more than the profiles have at a time. The probe takes its memory at the start: with room for a million
 /// flows 0.05 s of CPU go into touching 160 MB.
 const FLOWS: &str = "131072";
@@ -115,12 +121,12 @@ impl Peer {
     }
 }
 
-fn cpu_s(reaped: &Reaped) -> f64 {
+pub(super) fn cpu_s(reaped: &Reaped) -> f64 {
     (reaped.cpu.user_ns + reaped.cpu.system_ns) as f64 / 1e9
 }
 
 /// Runs a program to its end. One that does not come to it is killed.
-fn reaped(command: &mut Command) -> std::io::Result<Reaped> {
+pub(super) fn reaped(command: &mut Command) -> std::io::Result<Reaped> {
     let mut child = command.spawn()?;
     let begun = Instant::now();
     loop {
@@ -148,11 +154,10 @@ fn empty(directory: &Path) -> Result<()> {
 pub(super) fn probe(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
     for (profile, goal) in PROFILES {
         session.go_on()?;
-        let bed = Bed::prepare(session, profile)?;
-        let result = measure(session, lines, &bed, goal);
-        fs::remove_dir_all(&bed.directory)
-            .with_context(|| format!("removing {}", bed.directory.display()))?;
-        result?;
+        let bed = Bed::prepare(session, profile, CUT)?;
+        measure(session, lines, &bed, goal)?;
+        drop(bed);
+        measure_plugins(session, lines, &Bed::prepare(session, profile, WHOLE)?)?;
     }
     Ok(())
 }
@@ -165,14 +170,20 @@ struct Bed {
     packets: f64,
 }
 
+impl Drop for Bed {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
 impl Bed {
-    fn prepare(session: &Session, profile: &'static str) -> Result<Self> {
+    fn prepare(session: &Session, profile: &'static str, args: &[&str]) -> Result<Self> {
         let directory = session.work.join(format!("probe-{profile}"));
         empty(&directory)?;
         let capture = directory.join("packets.pcap");
         let mut command = Command::new(&session.program);
         command.args(["emulate", "traffic", "--profile", profile]);
-        command.args(["--snap", SNAP_BYTES, "--format", "json", "--pcap"]);
+        command.args(args).args(["--format", "json", "--pcap"]);
         let record = json_of(command.arg(&capture))?;
         Ok(Self {
             profile,
@@ -183,11 +194,12 @@ impl Bed {
     }
 
     /// CPU time of a run of the probe, in s, and the most memory that it had, in bytes. Its record must have all packets of the capture.
-    fn probe(&self, session: &Session) -> Result<(f64, f64)> {
+    fn probe(&self, session: &Session, plugins: &[&str]) -> Result<(f64, f64)> {
         let told = self.directory.join("record.json");
         let out = fs::File::create(&told).with_context(|| format!("making {}", told.display()))?;
         let mut command = Command::new(&session.program);
-        command.args(["probe", "--flows", FLOWS, "--format", "json", "--read"]);
+        command.args(["probe", "--flows", FLOWS, "--format", "json"]);
+        command.args(plugins).arg("--read");
         let reaped = reaped(command.arg(&self.capture).stdout(out)).context("the probe")?;
         ensure!(
             reaped.status.success(),
@@ -205,7 +217,7 @@ impl Bed {
     }
 }
 
-fn json_of(command: &mut Command) -> Result<Value> {
+pub(super) fn json_of(command: &mut Command) -> Result<Value> {
     let output = command.output().context("starting this program")?;
     if !output.status.success() {
         bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
@@ -213,7 +225,7 @@ fn json_of(command: &mut Command) -> Result<Value> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-fn number(record: &Value, key: &str) -> Result<f64> {
+pub(super) fn number(record: &Value, key: &str) -> Result<f64> {
     record[key]
         .as_f64()
         .with_context(|| format!("a record without {key}"))
@@ -221,13 +233,13 @@ fn number(record: &Value, key: &str) -> Result<f64> {
 
 fn measure(session: &Session, lines: &mut Lines<'_>, bed: &Bed, goal: f64) -> Result<()> {
     // Once for nothing: the capture is in the page cache, and the programs are loaded.
-    bed.probe(session)?;
+    bed.probe(session, &[])?;
     let (mut own, mut memory) = (Vec::new(), Vec::new());
     let mut peers = [const { Vec::new() }; PEERS.len()];
     let mut rounds = 0;
     loop {
         session.go_on()?;
-        let (cpu_s, resident_bytes) = bed.probe(session)?;
+        let (cpu_s, resident_bytes) = bed.probe(session, &[])?;
         own.push(bed.packets / cpu_s);
         memory.push(resident_bytes / 1e6);
         for (peer, found) in PEERS.iter().zip(&mut peers) {
@@ -266,7 +278,26 @@ fn measure(session: &Session, lines: &mut Lines<'_>, bed: &Bed, goal: f64) -> Re
     Ok(())
 }
 
-fn of(values: &[f64]) -> Result<Spread> {
+/// CPU of a packet where applications are looked for.
+fn measure_plugins(session: &Session, lines: &mut Lines<'_>, bed: &Bed) -> Result<()> {
+    let plugins = ["--plugins", PLUGINS];
+    bed.probe(session, &plugins)?;
+    let mut cpu_us = Vec::new();
+    loop {
+        session.go_on()?;
+        let (cpu_s, _) = bed.probe(session, &plugins)?;
+        cpu_us.push(cpu_s / bed.packets * 1e6);
+        if !session.wants_more(cpu_us.len(), std::slice::from_ref(&cpu_us)) {
+            break;
+        }
+    }
+    let what = format!("probe, {}, CPU of a packet with plugins", bed.profile);
+    let line = Line::new(what, "us", of(&cpu_us)?).goal(Goal::AtMost(PLUGINS_US));
+    lines.put(line.note(format!("{PLUGINS}; whole frames, made-up payload")));
+    Ok(())
+}
+
+pub(super) fn of(values: &[f64]) -> Result<Spread> {
     spread(values.iter().copied()).context("nothing was measured")
 }
 
