@@ -353,6 +353,15 @@ fn a_protocol_without_ports_is_in_the_key() {
         let bytes = ip4(protocol, 0, &[7; 12]);
         let packet = raw(&bytes).unwrap();
         assert_eq!((packet.key.protocol, ports(&packet)), (protocol, (0, 0)));
+        let mut decoder = decoder(0);
+        for place in [0x2000, 0x0002] {
+            let part = ip4(protocol, place, &[7; 16]);
+            let packet = decoder
+                .handle_frame(&frame(LinkType::RawIp, &part))
+                .unwrap();
+            assert_eq!(packet.key.protocol, protocol, "{place:#x}");
+        }
+        assert_eq!(decoder.fragments_joined(), 1);
     }
 }
 
