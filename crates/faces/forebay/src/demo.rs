@@ -12,6 +12,7 @@ use forebay_ledger::TaintKind;
 use forebay_run::RunError;
 use forebay_run::hops::text_from_env;
 use forebay_run::ports::nth_port;
+use forebay_run_evb::config::IoWord;
 use forebay_run_evb::plan::Plan;
 use forebay_run_evb::presets;
 use forebay_run_evb::supervisor::Supervisor;
@@ -61,6 +62,9 @@ pub(crate) struct DemoArgs {
     /// Where events go.
     #[arg(long, value_enum, default_value_t)]
     sink: SinkChoice,
+    /// Writes files past the page cache, or through it; without it past it where the file system does that.
+    #[arg(long, value_enum)]
+    file_io: Option<IoChoice>,
     /// Runs the stages as threads of one process.
     #[arg(long)]
     threads: bool,
@@ -102,6 +106,15 @@ pub(crate) enum SinkChoice {
     File,
     /// Nowhere: counted and forgotten.
     Null,
+}
+
+/// How files are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum IoChoice {
+    /// Past the page cache.
+    Direct,
+    /// Through it.
+    Buffered,
 }
 
 /// First ports that are tried.
@@ -192,6 +205,13 @@ fn plan(args: &DemoArgs, base_port: u16) -> Plan {
         SinkChoice::File => presets::file_sink(args.out.clone(), "be"),
         SinkChoice::Null => presets::null_sink(),
     }];
+    for sink in &mut plan.sinks {
+        let io = args.file_io.map(|io| match io {
+            IoChoice::Direct => IoWord::Direct,
+            IoChoice::Buffered => IoWord::Buffered,
+        });
+        sink.change(|said| said.io = io);
+    }
     plan.leak = text_from_env();
     plan.stall = stall_from_env();
     tune(&mut plan, args.socket_buffer, args.gro);

@@ -7,11 +7,12 @@ use anyhow::Result;
 use forebay_evb::silence::Heard;
 use forebay_evb::triggers::Triggers;
 use forebay_host::Changes;
-use forebay_ledger::{Verdict, grouped};
+use forebay_ledger::{LedgerReader, Verdict, grouped};
 use forebay_run::hops::leak_from_env;
 use forebay_run::record::{Exit, Record};
 use forebay_run::removed::Removed;
 use forebay_run_evb::books::Books;
+use forebay_run_evb::file_io::file_io;
 use forebay_run_evb::hops::EVB;
 use forebay_run_evb::plan::Plan;
 use forebay_run_evb::summary::{Detailed, Details, Summary};
@@ -87,10 +88,19 @@ pub(crate) fn carry_out(supervisor: Supervisor, manner: &Manner) -> Result<Done>
         ));
     }
     let mut live = Live::new(json);
-    let (supervisor, outcome) = supervisor.run(manner.duration, |reader| live.tick(reader))?;
+    let (plan, books) = (
+        supervisor.plan().clone(),
+        Books::declare(supervisor.plan())?,
+    );
+    let mut is_told = json;
+    let (supervisor, outcome) = supervisor.run(manner.duration, |reader| {
+        if !is_told {
+            is_told = true;
+            announce_file_io(&plan, &books, reader);
+        }
+        live.tick(reader);
+    })?;
     live.end();
-    let plan = supervisor.plan().clone();
-    let books = Books::declare(&plan)?;
     let snapshot = supervisor.reader().snapshot()?;
     let (mut record, verdict) = Summary::of(&plan, &books, &snapshot, &outcome)?;
     let details = Details {
@@ -110,6 +120,16 @@ pub(crate) fn carry_out(supervisor: Supervisor, manner: &Manner) -> Result<Done>
         record.envelope.leave(&error);
     }
     Ok(Done { record, details })
+}
+
+/// Says how files are written; the builder is at work by now, and its sinks have looked.
+fn announce_file_io(plan: &Plan, books: &Books, reader: &LedgerReader) {
+    let Ok(snapshot) = reader.snapshot() else {
+        return;
+    };
+    for sink in file_io(plan, books, &snapshot) {
+        note_line(sink.text());
+    }
 }
 
 fn announce(plan: &Plan) {

@@ -18,6 +18,7 @@ use rig::sender::{Sender, message};
 use rig::{
     assert_closed, audit, demo, dropped, evb, files, free_ports, hld, number, signal, start,
 };
+use rustix::fs::OFlags;
 use serde_json::Value;
 use small_disk::on_small_disk;
 use tempfile::TempDir;
@@ -371,4 +372,77 @@ fn a_full_disk_is_a_named_condition_and_harms_nothing_written() {
         ),
         (0, 0)
     );
+}
+
+/// Whether a process has a file of events open past the page cache, as the kernel says (`O_DIRECT`).
+fn writes_past_the_cache(pid: u32) -> bool {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    let is_direct = |fd: &std::ffi::OsStr| {
+        let info = std::fs::read_to_string(format!("/proc/{pid}/fdinfo/{}", fd.display()));
+        let info = info.unwrap_or_default();
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+        let flags = flags.and_then(|text| u32::from_str_radix(text.trim(), 8).ok());
+        flags.is_some_and(|flags| OFlags::from_bits_retain(flags).contains(OFlags::DIRECT))
+    };
+    let files = entries.flatten().filter(|entry| {
+        let to = std::fs::read_link(entry.path()).unwrap_or_default();
+        to.extension().is_some_and(|end| end == "hld")
+    });
+    files.into_iter().any(|entry| is_direct(&entry.file_name()))
+}
+
+/// Runs a demo into `out`; whether it wrote past the page cache, its record, and what it said.
+fn written_into(out: &std::path::Path, args: &[&str]) -> (bool, Value, String) {
+    let fixed = ["demo", "--sources", "3", "--duration", "30s", "--out"];
+    let mut command = rig::forebay();
+    let run = start(command.args(fixed).arg(out).args(args));
+    let builder = run.wait_stages(&["receiver", "builder", "generator"])["builder"];
+    rig::wait_items(out, ("sink", "events"), "outgoing", 100);
+    let is_direct = writes_past_the_cache(builder);
+    signal("INT", run.pid());
+    let ended = run.end();
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    let record = std::fs::read(out.join("run.json")).unwrap();
+    (
+        is_direct,
+        serde_json::from_slice(&record).unwrap(),
+        ended.stderr,
+    )
+}
+
+#[test]
+fn how_files_are_written_is_said_at_the_start_and_in_the_record() {
+    let on_disk = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    let takes_direct = forebay_sys::direct::is_taken_in(on_disk.path()).unwrap();
+    let check = |out: &std::path::Path, args: &[&str], expected: [&str; 2]| {
+        let (is_direct, record, said) = written_into(out, args);
+        let [io, because] = expected;
+        assert_eq!(is_direct, io == "direct", "{said}");
+        let own = serde_json::json!([{"sink": "file", "io": io, "because": because}]);
+        assert_eq!(record["file_io"], own, "{said}");
+        assert!(
+            said.contains(&format!("(io = {io:?}): {because}")),
+            "{said}"
+        );
+    };
+    let not_taken = "the file system does not say that it writes past the page cache";
+    if takes_direct {
+        let does = ["direct", "the file system does that"];
+        check(&on_disk.path().join("default"), &[], does);
+    } else {
+        forebay_testing::skip!("this file system does not write past the page cache");
+    }
+    let asked = ["--file-io", "buffered"];
+    let settings = ["buffered", "the settings say so"];
+    check(&on_disk.path().join("asked"), &asked, settings);
+    let Ok(in_memory) = tempfile::tempdir_in("/dev/shm") else {
+        forebay_testing::skip!("there is no /dev/shm");
+        return;
+    };
+    let out = in_memory.path().join("out");
+    check(&out, &[], ["buffered", not_taken]);
+    let refused = start(&mut demo(&out, &["--file-io", "direct"])).end();
+    assert_eq!(refused.code(), Some(2));
+    let remedy = "remedy: io = \"buffered\", or another directory";
+    assert!(refused.stderr.contains(remedy), "{}", refused.stderr);
 }

@@ -20,6 +20,8 @@ reasons! {
         Stalled = "stalled",
         /// They are longer than a remote mover takes.
         TooLong = "too_long",
+        /// Somebody cut the file that they were on their way to.
+        FileCut = "file_cut",
     }
 }
 
@@ -38,6 +40,8 @@ pub struct SinkWords {
     pub pulled: Counter,
     /// Run number, suffix, committed bytes and events of the open file, and what it is: its inode, and when it was made in ns since 1970.
     pub file: [Counter; 6],
+    /// How files are written, by [`FileIo::number`](crate::FileIo::number); 0 of what writes none here.
+    pub file_io: Counter,
     /// Files begun.
     pub files: Counter,
     /// Bytes written with headers.
@@ -81,6 +85,7 @@ pub fn declare_words(
         "made_ns",
     ]
     .map(&mut cursor);
+    let file_io = cursor("file_io");
     let files = schema.counter(group, "files", name, "files begun");
     let written = schema.counter(
         group,
@@ -114,6 +119,7 @@ pub fn declare_words(
             head,
             pulled,
             file,
+            file_io,
             files,
             written,
             removed_files,

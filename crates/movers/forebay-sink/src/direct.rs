@@ -28,6 +28,9 @@ const PIECES: usize = 3;
 /// So much room is asked for ahead of what is written.
 const RESERVE_BYTES: u64 = 64 << 20;
 
+/// What appending says of a file that is shorter than it was left.
+pub(crate) const FILE_CUT: io::ErrorKind = io::ErrorKind::UnexpectedEof;
+
 /// A file that is appended to past the page cache.
 #[derive(Debug)]
 pub(crate) struct DirectFile {
@@ -61,7 +64,7 @@ impl DirectFile {
     fn append(&self, piece: &[u8], offset: u64) -> io::Result<()> {
         // Behind the end of a file that was cut nothing is written: what is left would end in the middle of other events.
         if self.file.metadata()?.len() < offset {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+            return Err(FILE_CUT.into());
         }
         let from_page = (offset % ALIGN_BYTES as u64) as usize;
         let head = if from_page == 0 {
@@ -198,14 +201,15 @@ pub(crate) struct DirectOut {
 
 impl DirectOut {
     /// Starts the thread. `queue_bytes` is the room that blocks have before they are written: pieces take less than half of it together.
-    pub(crate) fn start(queue_bytes: u64) -> io::Result<Self> {
+    /// `progress` goes up with each piece that is done: whoever waits for the end sees that it comes nearer.
+    pub(crate) fn start(queue_bytes: u64, progress: Arc<AtomicU64>) -> io::Result<Self> {
         let share = usize::try_from(queue_bytes / 8).unwrap_or(PIECE_BYTES_MAX);
         let bytes = share.clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX) / ALIGN_BYTES * ALIGN_BYTES;
         let (jobs, to_do) = sync_channel(PIECES);
         let (done_in, done) = sync_channel(PIECES);
         thread::Builder::new()
             .name("sink-direct".into())
-            .spawn(move || append_all(&to_do, &done_in))?;
+            .spawn(move || append_all(&to_do, &done_in, &progress))?;
         Ok(Self {
             jobs,
             done,
@@ -340,7 +344,7 @@ impl DirectOut {
 }
 
 /// The thread: one piece after the other, until nobody has any more.
-fn append_all(jobs: &Receiver<Job>, done: &SyncSender<Done>) {
+fn append_all(jobs: &Receiver<Job>, done: &SyncSender<Done>, progress: &AtomicU64) {
     let mut failed = None;
     for job in jobs {
         let is_over = failed == Some(job.life);
@@ -353,6 +357,7 @@ fn append_all(jobs: &Receiver<Job>, done: &SyncSender<Done>) {
         if result.is_err() {
             failed = Some(job.life);
         }
+        progress.fetch_add(1, Ordering::Relaxed);
         let end = job.offset + job.piece.bytes().len() as u64;
         let piece = job.piece;
         if done.send(Done { piece, end, result }).is_err() {

@@ -7,6 +7,7 @@
 //! every `LOOK`: what was in it is counted and told, and a new file begins. Writes go to the file's end, wherever that is, so
 //! that one that was cut never has a hole in it.
 
+mod altered;
 mod open;
 
 use std::collections::VecDeque;
@@ -14,26 +15,26 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use forebay_ledger::{Taint, TaintKind};
 use forebay_sys::clock;
-use forebay_sys::watched::{Fate, fate, moved_to};
+use forebay_sys::watched::{Fate, fate};
 use forebay_wire::hld::{EVENT_HEADER_BYTES, EventId};
 
 use crate::begun::create_new;
 use crate::block::Block;
 use crate::books::{SinkBooks, SinkDrop};
-use crate::direct::{DirectOut, Sync};
+use crate::direct::{DirectOut, FILE_CUT, Sync};
 use crate::error::SinkError;
-use crate::kept::Kept;
+use crate::io::{Because, FileIo};
 use crate::name;
 use crate::plan::FilePlan;
 use crate::writer::{Told, Writer};
-use open::{Open, Staged, frame, is_direct, open_again};
+use open::{Asked, Open, Staged, frame, open_again};
 
-/// So many removed files are told each by its name; further ones are counted.
-const REMOVED_TOLD_MAX: u32 = 16;
 /// What does not fill a piece goes to the disk after so long, if that has nothing to do, in ns.
 const FILL_NS: u64 = 20_000_000;
 /// While the disk works it is asked so often.
@@ -53,9 +54,15 @@ pub struct HldWriter {
     removed_told: u32,
     /// How a block is brought to the device; tests make it fail.
     sync_block: fn(&File) -> io::Result<()>,
-    /// Files here are written past the page cache.
-    is_direct: bool,
+    /// How the thread that writes is started; tests make it fail.
+    start_out: fn(u64, Arc<AtomicU64>) -> io::Result<DirectOut>,
+    /// How files shall be written.
+    asked: Asked,
+    /// Why files went through the page cache all the same, as it was told last.
+    fallback_told: Option<FileIo>,
     out: Option<DirectOut>,
+    /// Goes up with each piece that is written past the page cache.
+    progress: Arc<AtomicU64>,
     /// Blocks of the open file on their way to the disk.
     staged: VecDeque<Staged>,
     /// Blocks that were decided and not asked for yet.
@@ -69,15 +76,30 @@ impl HldWriter {
     /// # Errors
     /// The directory cannot be made, or the file cannot be opened or cut.
     pub fn resume(plan: FilePlan, books: &mut SinkBooks) -> Result<Self, SinkError> {
+        Self::resume_telling(plan, books, Arc::default())
+    }
+
+    /// The same; `progress` goes up while a write past the page cache gets on.
+    pub(crate) fn resume_telling(
+        plan: FilePlan,
+        books: &mut SinkBooks,
+        progress: Arc<AtomicU64>,
+    ) -> Result<Self, SinkError> {
         std::fs::create_dir_all(&plan.directory)
             .map_err(SinkError::file("creating directory", &plan.directory))?;
         let [run, suffix, offset, events, identity @ ..] =
             books.words.file.map(|word| books.book.value(word));
-        let is_direct = is_direct(&plan)?;
+        let asked = Asked::new(plan.io, books.book.value(books.words.capacity));
+        if let Some(io) = asked.look(&plan.directory)? {
+            tracing::info!(directory = %plan.directory.display(), io = io.word(), because = io.because(), "files are written");
+            books.book.set(books.words.file_io, io.number());
+        }
         let mut writer = Self {
             plan,
-            is_direct,
+            asked,
+            fallback_told: None,
             out: None,
+            progress,
             staged: VecDeque::new(),
             decided: 0,
             open: None,
@@ -86,6 +108,7 @@ impl HldWriter {
             reports: Vec::new(),
             removed_told: 0,
             sync_block: File::sync_data,
+            start_out: DirectOut::start,
         };
         if run == 0 || offset == 0 {
             return Ok(writer);
@@ -101,9 +124,10 @@ impl HldWriter {
             file.set_len(offset)
                 .map_err(SinkError::file("cutting", &path))?;
         }
-        let opened = Open::new(file, path.clone(), run as u32, (offset, events), is_direct);
+        let opened = Open::new(file, path.clone(), run as u32, (offset, events), asked);
         let mut open = opened.map_err(SinkError::file("looking at", &path))?;
         open.identity = identity;
+        open.has_room = true;
         writer.open = Some(open);
         writer.begin_direct(books);
         writer.look(books);
@@ -122,7 +146,7 @@ impl HldWriter {
             let _ = file.set_len(0);
             return Err(error);
         }
-        self.open = Some(Open::new(file, path, run, (offset, 0), self.is_direct)?);
+        self.open = Some(Open::new(file, path, run, (offset, 0), self.asked)?);
         self.begin_direct(books);
         books.book.add(books.words.files, 1);
         books.book.add(books.words.written, offset);
@@ -142,96 +166,6 @@ impl HldWriter {
         tracing::warn!("{text}");
         self.reports.push(Told::Warning(text));
         create_new(&self.plan, run)
-    }
-
-    /// Looks whether the open file is as it was left. What is not there any more is counted, and a new file begins with the
-    /// next block; true when the books must be committed.
-    fn look(&mut self, books: &mut SinkBooks) -> bool {
-        let Some(open) = &self.open else { return false };
-        let (path, fate) = (open.path.clone(), fate(&open.file, open.offset));
-        match fate {
-            Ok(Fate::Whole) => false,
-            // Blocks are on their way into it.
-            Ok(Fate::Longer) if !self.staged.is_empty() => false,
-            Ok(Fate::Longer) => {
-                tracing::warn!(path = %path.display(), "what is behind its events is cut off");
-                open.cut_back();
-                false
-            }
-            Ok(Fate::Removed) => {
-                self.lose("removed", false, books);
-                true
-            }
-            Ok(Fate::Cut { bytes }) => {
-                self.lose(&format!("cut to {bytes} bytes"), true, books);
-                true
-            }
-            Err(error) => {
-                self.taint(&error, &path);
-                false
-            }
-        }
-    }
-
-    /// Closes a file that somebody removed or cut. What is left of the latter becomes a sound file again.
-    fn lose(&mut self, how: &str, has_front: bool, books: &mut SinkBooks) {
-        // What is on its way goes the way of the file.
-        self.drain(books);
-        let Some(open) = self.open.take() else { return };
-        let kept = has_front.then(|| {
-            let bytes = open.file.metadata().map_or(0, |data| data.len());
-            Kept::count(&open.file, open.run, bytes)
-        });
-        if let Some(kept) = kept
-            && open.file.set_len(kept.end).is_ok()
-            && kept.end > 0
-        {
-            let stop = frame(EventId::STOP, open.run);
-            if open.file.write_all_at(&stop, kept.end).is_ok() {
-                books.book.add(books.words.written, stop.len() as u64);
-            }
-        }
-        let kept = kept.unwrap_or_default();
-        let events = open.events.saturating_sub(kept.events);
-        let bytes = open.offset - kept.end.max(EVENT_HEADER_BYTES as u64);
-        self.count_removed(how, &open.path, (events, bytes), books);
-    }
-
-    fn count_removed(
-        &mut self,
-        how: &str,
-        path: &Path,
-        (events, bytes): (u64, u64),
-        books: &mut SinkBooks,
-    ) {
-        books.book.add(books.words.removed_files, 1);
-        books.book.add_tally(books.words.removed, events, bytes);
-        for word in books.words.file {
-            books.book.set(word, 0);
-        }
-        if self.removed_told < REMOVED_TOLD_MAX {
-            self.removed_told += 1;
-            let path = path.display();
-            let text = format!(
-                "{path} was {how} while it was written: {events} events ({bytes} bytes) that were in it are gone"
-            );
-            tracing::error!("output_removed: {text}; further events go into a new file");
-            let taint = Taint::new(TaintKind::OutputRemoved, text);
-            self.reports.push(Told::Tainted(taint));
-        }
-    }
-
-    /// Tells once that the open file has another name now: its events are there, where nobody may look for them.
-    fn look_for_name(&mut self) {
-        let Some(open) = self.open.as_mut().filter(|open| !open.moved_told) else {
-            return;
-        };
-        if let Some(now) = moved_to(&open.file, &open.path) {
-            open.moved_told = true;
-            let (path, now) = (open.path.display(), now.display());
-            let text = format!("{path} was renamed while it was written; it is now {now}");
-            self.reports.push(Told::Warning(text));
-        }
     }
 
     /// Writes down where the file stands.
@@ -260,7 +194,7 @@ impl HldWriter {
             open.offset += stop.len() as u64;
             books.book.add(books.words.written, stop.len() as u64);
         }
-        if open.direct.is_some()
+        if open.has_room
             && let Ok(data) = open.file.metadata()
         {
             // The room behind its end goes back. One that was cut meanwhile is made no longer.
@@ -280,25 +214,43 @@ impl HldWriter {
         self.open.as_ref().is_some_and(|open| open.run == run)
     }
 
-    /// Begins to write the open file past the page cache, if it is such a one.
-    fn begin_direct(&mut self, books: &SinkBooks) {
-        let Some(open) = self.open.as_mut().filter(|open| open.direct.is_some()) else {
+    /// Begins to write the open file past the page cache, if it is such a one, and says how it is written.
+    fn begin_direct(&mut self, books: &mut SinkBooks) {
+        let Some(open) = self.open.as_mut() else {
             return;
         };
-        let queue_bytes = books.book.value(books.words.capacity);
-        let out = match self.out.take() {
-            Some(out) => Ok(out),
-            None => DirectOut::start(queue_bytes),
-        };
-        match out {
-            Ok(mut out) => {
-                out.begin_at(open.offset);
-                self.out = Some(out);
+        if open.direct.is_some() {
+            let queue_bytes = books.book.value(books.words.capacity);
+            let out = match self.out.take() {
+                Some(out) => Ok(out),
+                None => (self.start_out)(queue_bytes, Arc::clone(&self.progress)),
+            };
+            match out {
+                Ok(mut out) => {
+                    out.begin_at(open.offset);
+                    self.out = Some(out);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "no thread that writes");
+                    open.give_direct_up(Because::NoThread);
+                }
             }
-            Err(error) => {
-                tracing::warn!(%error, "files are written through the page cache: no thread can be had");
-                open.direct = None;
-            }
+        }
+        let io = open.io;
+        self.note_io(io, books);
+    }
+
+    /// Writes down how the open file is written, and tells it when that is not how it was meant to be.
+    fn note_io(&mut self, io: FileIo, books: &mut SinkBooks) {
+        let word = books.words.file_io;
+        let was_direct = FileIo::of_number(books.book.value(word)) == Some(FileIo::Direct);
+        books.book.set(word, io.number());
+        if was_direct && io != FileIo::Direct && self.fallback_told != Some(io) {
+            self.fallback_told = Some(io);
+            let (directory, because) = (self.plan.directory.display(), io.because());
+            let text = format!("files in {directory} go through the page cache: {because}");
+            tracing::warn!("{text}");
+            self.reports.push(Told::Warning(text));
         }
     }
 
@@ -391,10 +343,20 @@ impl HldWriter {
 
     fn drop_staged(&mut self, error: &io::Error, books: &mut SinkBooks) {
         let path = self.path();
-        let reason = self.taint(error, &path);
+        let is_cut = error.kind() == FILE_CUT;
+        let reason = match is_cut {
+            // Nothing failed: they have no place any more.
+            true => SinkDrop::FileCut,
+            false => self.taint(error, &path),
+        };
+        let (mut events, mut bytes) = (0, 0);
         for block in std::mem::take(&mut self.staged) {
             books.dropped(reason, block.events, block.bytes);
+            (events, bytes) = (events + block.events, bytes + block.bytes);
             self.decided += 1;
+        }
+        if is_cut {
+            self.tell_waiting(&path, events, bytes);
         }
     }
 
@@ -417,7 +379,8 @@ impl HldWriter {
                 SinkDrop::WriteError
                 | SinkDrop::PeerLost
                 | SinkDrop::Stalled
-                | SinkDrop::TooLong => TaintKind::WriteError,
+                | SinkDrop::TooLong
+                | SinkDrop::FileCut => TaintKind::WriteError,
             };
             let text = format!("{}: {error}", path.display());
             self.reports.push(Told::Tainted(Taint::new(kind, text)));

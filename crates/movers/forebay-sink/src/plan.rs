@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::io::Io;
+
 /// A remote mover, and when it shall begin a new file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TcpPlan {
@@ -34,16 +36,6 @@ impl From<SocketAddr> for TcpPlan {
     }
 }
 
-/// How bytes go to a disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub enum Io {
-    /// Through the page cache.
-    #[default]
-    Buffered,
-    /// Past the page cache, or not at all.
-    Direct,
-}
-
 /// How files are named and when a new one begins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilePlan {
@@ -66,7 +58,7 @@ pub struct FilePlan {
 }
 
 impl FilePlan {
-    /// In this directory, with names by custom; when a new file begins is somebody else's business.
+    /// In this directory, with names by custom, through the page cache; when a new file begins is somebody else's business.
     #[must_use]
     pub fn of_streams(directory: PathBuf) -> Self {
         Self {

@@ -109,7 +109,7 @@ impl SinkHandle {
         };
         let work: Box<dyn FnOnce() + Send> = match to {
             To::Files(file) => {
-                let out = HldWriter::resume(file, &mut books)?;
+                let out = HldWriter::resume_telling(file, &mut books, progress.clone())?;
                 books.commit();
                 let work = Work {
                     consumers,

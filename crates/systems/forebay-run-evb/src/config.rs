@@ -26,7 +26,7 @@ use crate::books::Books;
 use crate::plan::{BuilderPlan, ElinkSettings, Plan, ReceiverPlan, SinkKind};
 use crate::presets;
 use needs::{Memory, Need};
-pub use sinks::SinkSettings;
+pub use sinks::{IoWord, SinkSettings};
 pub use sources::SourceSettings;
 
 /// Sections of a chain file.

@@ -9,6 +9,7 @@ pub mod books;
 pub mod builder;
 pub mod config;
 pub mod error;
+pub mod file_io;
 pub mod hops;
 pub mod plan;
 pub mod presets;

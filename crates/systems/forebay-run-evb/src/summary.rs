@@ -15,6 +15,7 @@ use forebay_sink::files::files_of_runs;
 
 use crate::books::{Books, PROGRAM};
 use crate::error::EvbError;
+use crate::file_io::{SinkIo, file_io};
 use crate::plan::{Memory, Plan, SinkKind};
 use crate::supervisor::Outcome;
 use forebay_evb::silence::Heard;
@@ -51,6 +52,8 @@ pub struct Summary {
     pub triggers: Triggers,
     /// Sources that are silent, the one that costs most first, and those that were and came back. The run's record has all.
     pub silent_sources: Vec<Heard>,
+    /// How each sink of files writes them; as it was last, where that changed.
+    pub file_io: Vec<SinkIo>,
     /// Files written, absolute.
     pub files: Vec<PathBuf>,
     /// How often stages were started again.
@@ -119,6 +122,7 @@ impl Summary {
             data_rate_bytes_per_s: rate(event_bytes),
             triggers: Triggers::of(snapshot).unwrap_or_default(),
             silent_sources: Heard::by_trouble(Heard::all(snapshot)),
+            file_io: file_io(plan, books, snapshot),
             files: files(plan, books, snapshot)?,
             restarts: outcome.restarts.clone(),
             generator_limited: books

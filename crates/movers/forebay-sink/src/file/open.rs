@@ -13,7 +13,7 @@ use forebay_wire::hld::{EVENT_HEADER_BYTES, EventHeader, EventId};
 use crate::begun::{claim, options};
 use crate::direct::DirectFile;
 use crate::error::SinkError;
-use crate::plan::{FilePlan, Io};
+use crate::io::{Because, FileIo, Io};
 
 /// The open file.
 #[derive(Debug)]
@@ -27,6 +27,10 @@ pub(super) struct Open {
     pub(super) events: u64,
     /// The same file past the page cache.
     pub(super) direct: Option<Arc<DirectFile>>,
+    /// How it is written.
+    pub(super) io: FileIo,
+    /// There may be room behind its end that was asked for ahead, by this sink or a predecessor.
+    pub(super) has_room: bool,
     /// It was told that it lies elsewhere now.
     pub(super) moved_told: bool,
 }
@@ -38,16 +42,14 @@ impl Open {
         path: PathBuf,
         run: u32,
         (offset, events): (u64, u64),
-        is_direct: bool,
+        asked: Asked,
     ) -> io::Result<Self> {
-        let direct = if is_direct {
-            Some(Arc::new(DirectFile::of(&file)?))
-        } else {
-            None
-        };
+        let (io, direct) = asked.open(&file)?;
         Ok(Self {
             identity: identity(&file)?,
+            has_room: direct.is_some(),
             direct,
+            io,
             file,
             path,
             run,
@@ -55,6 +57,11 @@ impl Open {
             events,
             moved_told: false,
         })
+    }
+
+    /// It is written through the page cache after all.
+    pub(super) fn give_direct_up(&mut self, because: Because) {
+        (self.direct, self.io) = (None, FileIo::Buffered(because));
     }
 
     /// Cuts off what is behind what was decided, and makes it no longer.
@@ -81,18 +88,69 @@ pub(super) struct Staged {
     pub(super) bytes: u64,
 }
 
-/// Whether files of this plan are written past the page cache.
-pub(super) fn is_direct(plan: &FilePlan) -> Result<bool, SinkError> {
-    let directory = &plan.directory;
-    if plan.io == Io::Buffered {
-        return Ok(false);
+/// A shorter queue does not fill pieces that are worth a write of their own.
+const QUEUE_BYTES_MIN: u64 = 1 << 20;
+
+/// What is asked of files, seen together with their queue.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked {
+    io: Io,
+    /// What the queue can hold; 0: nobody knows.
+    queue_bytes: u64,
+}
+
+impl Asked {
+    pub(super) const fn new(io: Io, queue_bytes: u64) -> Self {
+        Self { io, queue_bytes }
     }
-    let is_taken = direct::is_taken_in(directory);
-    if !is_taken.map_err(SinkError::file("making a file in", directory))? {
-        let directory = directory.clone();
-        return Err(SinkError::NotDirect { directory });
+
+    /// What is known without a file.
+    const fn at_once(self) -> Option<FileIo> {
+        match self.io {
+            Io::Buffered => Some(FileIo::Buffered(Because::Asked)),
+            Io::Auto if self.queue_bytes > 0 && self.queue_bytes < QUEUE_BYTES_MIN => {
+                Some(FileIo::Buffered(Because::ShortQueue))
+            }
+            Io::Auto | Io::Direct => None,
+        }
     }
-    Ok(true)
+
+    /// How files in `directory` will be written; none when that cannot be told before there is one.
+    pub(super) fn look(self, directory: &Path) -> Result<Option<FileIo>, SinkError> {
+        let known = self.at_once();
+        if known.is_some() {
+            return Ok(known);
+        }
+        match (direct::is_taken_in(directory), self.io) {
+            (Ok(true), _) => Ok(Some(FileIo::Direct)),
+            (Ok(false), Io::Direct) => {
+                let directory = directory.into();
+                Err(SinkError::NotDirect { directory })
+            }
+            (Ok(false), _) => Ok(Some(FileIo::Buffered(Because::FileSystem))),
+            (Err(error), Io::Direct) => Err(SinkError::file("making a file in", directory)(error)),
+            // Its first file tells.
+            (Err(_), _) => Ok(None),
+        }
+    }
+
+    /// How this file is written, and the file for it.
+    fn open(self, file: &File) -> io::Result<(FileIo, Option<Arc<DirectFile>>)> {
+        if let Some(io) = self.at_once() {
+            return Ok((io, None));
+        }
+        match (DirectFile::of(file), self.io) {
+            (Ok(direct), _) => Ok((FileIo::Direct, Some(Arc::new(direct)))),
+            (Err(error), Io::Direct) => Err(error),
+            (Err(error), _) => {
+                let because = match error.kind() {
+                    io::ErrorKind::Unsupported => Because::FileSystem,
+                    _ => Because::NotOpened,
+                };
+                Ok((FileIo::Buffered(because), None))
+            }
+        }
+    }
 }
 
 /// Opens the file that a predecessor wrote at `path`, also when somebody has renamed it since; none when it is not found any more.

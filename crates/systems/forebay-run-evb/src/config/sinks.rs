@@ -78,8 +78,9 @@ settings! {
         file_s_max: u64 [0..=31_536_000] = 0,
         /// For files: flush each block to the device before it counts as written, against power loss.
         sync: bool = false,
-        /// For files: direct is for a disk of its own, with a queue of 1 MiB or more; buffered for network file systems, and for files that are read again at once. Direct where the file system does not do that is an error.
-        io: IoWord = IoWord::Buffered,
+        /// For files: past the page cache, or through it. Without it direct where the file system says that it does that (ext4, XFS; no tmpfs, no network file system) and the queue has 1 MiB or more; the start of the run and its record say which, and why. Direct where it cannot be is an error. Buffered is better on network file systems, for files of a few MB, and for files that are read again at once.
+        #[flag = "file-io"]
+        io: Option<IoWord> => "`\"direct\"` where the file system does that, else `\"buffered\"`",
         /// For tcp: where the mover listens.
         address: Option<SocketAddr> => "required for tcp",
         /// For tcp: how long a silent mover is waited for; then the connection is made anew, and at the end of a run what it has not acknowledged is a named loss.
@@ -240,8 +241,9 @@ impl SinkSettings {
             seconds_max: self.file_s_max,
             sync: self.sync,
             io: match self.io {
-                IoWord::Direct => Io::Direct,
-                IoWord::Buffered => Io::Buffered,
+                None => Io::Auto,
+                Some(IoWord::Direct) => Io::Direct,
+                Some(IoWord::Buffered) => Io::Buffered,
             },
         }
     }
@@ -264,8 +266,9 @@ impl SinkPlan {
                 said.file_s_max = file.seconds_max;
                 said.sync = file.sync;
                 said.io = match file.io {
-                    Io::Direct => IoWord::Direct,
-                    Io::Buffered => IoWord::Buffered,
+                    Io::Auto => None,
+                    Io::Direct => Some(IoWord::Direct),
+                    Io::Buffered => Some(IoWord::Buffered),
                 };
                 change(&mut said);
                 *file = said.file(file.directory.clone());

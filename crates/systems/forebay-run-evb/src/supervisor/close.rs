@@ -68,6 +68,7 @@ impl Supervisor {
                     SinkDrop::WriteError => TaintKind::WriteError,
                     SinkDrop::Stalled => TaintKind::SinkStalled,
                     SinkDrop::TooLong => TaintKind::TooLong,
+                    SinkDrop::FileCut => TaintKind::OutputRemoved,
                     // The sink itself has said so.
                     SinkDrop::PeerLost => continue,
                 };
