@@ -39,11 +39,20 @@ pub(crate) struct Round {
     pub(crate) random: Random,
     /// Processes killed so far.
     pub(crate) kills: u64,
+    /// What was chosen at random that changes what is tested, in words.
+    pub(crate) chosen: Vec<String>,
     /// What is wrong, in words.
     pub(crate) wrong: Vec<String>,
 }
 
 impl Round {
+    /// How files of events are written in this round: `direct` or `buffered`. It is said with the round.
+    pub(crate) fn choose_io(&mut self) -> &'static str {
+        let io = ["direct", "buffered"][self.random.below(2) as usize];
+        self.chosen.push(format!("io = {io}"));
+        io
+    }
+
     /// Notes what is wrong, unless it is as it should be.
     pub(crate) fn expect(&mut self, fine: bool, wrong: impl FnOnce() -> String) {
         if !fine {
@@ -200,6 +209,7 @@ fn one(state: &mut State, place: &Path, asked: &Asked, kind: &str, session: Sess
         number,
         random: Random::of(state.seed, number),
         kills: 0,
+        chosen: Vec::new(),
         wrong: Vec::new(),
     };
     let begin = Instant::now();
@@ -215,7 +225,10 @@ fn one(state: &mut State, place: &Path, asked: &Asked, kind: &str, session: Sess
             seed: state.seed,
             round: number,
             kind: kind.to_owned(),
-            text: text.clone(),
+            text: round
+                .chosen
+                .iter()
+                .fold(text.clone(), |text, chosen| format!("{text} ({chosen})")),
             directory: directory.display().to_string(),
         })
         .collect();
@@ -223,9 +236,13 @@ fn one(state: &mut State, place: &Path, asked: &Asked, kind: &str, session: Sess
         let _ = fs::remove_dir_all(&directory);
     }
     eprintln!(
-        "drill: {:4} of {} kills, round {number} {kind}: {} in {:.1} s{}",
+        "drill: {:4} of {} kills, round {number} {kind}{}: {} in {:.1} s{}",
         state.kills + round.kills,
         state.kills_wanted,
+        match round.chosen.as_slice() {
+            [] => String::new(),
+            chosen => format!(" ({})", chosen.join(", ")),
+        },
         round.kills,
         begin.elapsed().as_secs_f64(),
         findings
@@ -234,4 +251,32 @@ fn one(state: &mut State, place: &Path, asked: &Asked, kind: &str, session: Sess
             .collect::<String>()
     );
     state.add(kind, round.kills, findings, place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round(number: u64) -> Round {
+        Round {
+            binary: PathBuf::new(),
+            directory: PathBuf::new(),
+            number,
+            random: Random::of(7, number),
+            kills: 0,
+            chosen: Vec::new(),
+            wrong: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn both_ways_of_writing_files_come_up_and_a_round_repeats_its_own() {
+        let choose = |number| round(number).choose_io();
+        let chosen: Vec<_> = (0..20).map(choose).collect();
+        assert!(chosen.contains(&"direct") && chosen.contains(&"buffered"));
+        assert_eq!(chosen, (0..20).map(choose).collect::<Vec<_>>());
+        let mut said = round(3);
+        let io = said.choose_io();
+        assert_eq!(said.chosen, [format!("io = {io}")]);
+    }
 }

@@ -33,7 +33,9 @@ pub(crate) fn overflow(round: &mut Round) -> Result<()> {
     kills_of_stages(round, &small)
 }
 
-fn demo(round: &Round, more: &[&str]) -> Result<Running> {
+/// A demo whose files are written in one of the two ways.
+fn demo(round: &mut Round, more: &[&str]) -> Result<Running> {
+    let io = round.choose_io();
     let fixed = [
         "demo",
         "--format",
@@ -42,6 +44,8 @@ fn demo(round: &Round, more: &[&str]) -> Result<Running> {
         "out",
         "--sources",
         SOURCES,
+        "--file-io",
+        io,
     ];
     round.start("demo", &[&fixed[..], more].concat())
 }

@@ -36,7 +36,8 @@ pub(crate) fn mover(round: &mut Round) -> Result<()> {
         "--base-port",
         &port,
     ];
-    let sinks = ["--sink", "file", "--sink", &sink];
+    let io = round.choose_io();
+    let sinks = ["--sink", "file", "--sink", &sink, "--file-io", io];
     let builder = round.start("evb", &[&words[..], &sinks].concat())?;
     wait_for("the stages", || (builder.stages().len() == 2).then_some(()))?;
     let emulator = emulate(round, &port)?;
