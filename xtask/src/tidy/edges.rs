@@ -289,6 +289,7 @@ const BELOW_FACES: &[&str] = &[
     "forebay-ledger",
     "forebay-sys",
     "forebay-ring",
+    "forebay-sink",
     "forebay-link",
     "forebay-evb",
     "forebay-msg",

@@ -13,6 +13,7 @@ mod probe_flows;
 mod probe_live;
 mod readout;
 mod search;
+mod sink;
 mod tdm;
 mod tdm_long;
 mod traffic;
@@ -147,8 +148,16 @@ const PARTS: &[Part] = &[
         "100 kB sub-events once per 1,000 events in every source",
         parts::huge,
     ),
-    ("tmpfs", "files in memory", parts::tmpfs),
-    ("disk", "files on disk, against dd", parts::disk),
+    (
+        "tmpfs",
+        "files in memory: the sink alone against dd, and the chain",
+        parts::tmpfs,
+    ),
+    (
+        "disk",
+        "files on disk: the sink alone, past the page cache and through it, and the chain, against dd",
+        parts::disk,
+    ),
     ("memory", "memory announced and used", parts::memory),
     (
         "net",

@@ -4,9 +4,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
+use super::disk::{Dd, dd};
 use super::line::{Goal, Line};
 use super::search::{Highest, Limit, Sample, highest};
-use super::{Lines, Session, bare, disk as dd};
+use super::{Lines, Session, bare, sink};
 use crate::chain::{self, Measured, Setup, Sink};
 use forebay_report::statistics::{Spread, spread};
 
@@ -289,6 +290,7 @@ pub(super) fn huge(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
 pub(super) fn tmpfs(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
     let directory = tempdir(Path::new(MEMORY))?;
     let result = (|| {
+        sink::in_memory(&directory, session, lines)?;
         let setup = Setup {
             sink: Sink::Files {
                 directory: directory.clone(),
@@ -301,7 +303,7 @@ pub(super) fn tmpfs(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
         let bytes = ours.of(|sample| sample.bytes_per_s)?.median * (WARM_S + session.seconds());
         let bytes = bytes.min(MEMORY_BYTES);
         let mib = (bytes / f64::from(1 << 20)) as usize;
-        let reference = repeat(session, || dd::dd(&directory, mib, false))?;
+        let reference = repeat(session, || Ok(dd(&directory, mib, Dd::Cached)?.bytes_per_s))?;
         let line = Line::new(
             "chain into files in memory (tmpfs) without a loss",
             "MB/s",
@@ -326,6 +328,7 @@ pub(super) fn tmpfs(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
 pub(super) fn disk(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
     let directory = tempdir(&session.work)?;
     let result = (|| {
+        sink::on_disk(&directory, session, lines)?;
         let sink = Sink::Files {
             directory: directory.clone(),
             sync: false,
@@ -344,7 +347,7 @@ pub(super) fn disk(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
             let measured = run(&setup, session)?;
             ours.push(measured.bytes_written as f64 / measured.whole_s);
             let mib = (measured.bytes_written >> 20).max(1) as usize;
-            reference.push(dd::dd(&directory, mib, true)?);
+            reference.push(dd(&directory, mib, Dd::Synced)?.bytes_per_s);
             eprintln!(
                 "  disk: {:.0} MB/s, dd {:.0} MB/s, {mib} MiB each",
                 ours[ours.len() - 1] / 1e6,
@@ -410,7 +413,7 @@ fn repeat(session: &Session, mut measure: impl FnMut() -> Result<f64>) -> Result
     spread(values).context("nothing was measured")
 }
 
-fn scaled(value: Spread, scale: f64) -> Spread {
+pub(super) fn scaled(value: Spread, scale: f64) -> Spread {
     Spread {
         median: value.median * scale,
         low: value.low * scale,
