@@ -239,6 +239,32 @@ impl Histogram {
         }
     }
 
+    /// What came since an earlier look at the same histogram. Its least and greatest value are those of the buckets, at most 3.2 % off.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let pairs = self.buckets.iter().zip(&before.buckets);
+        let buckets: Vec<u64> = pairs.map(|(now, then)| now.saturating_sub(*then)).collect();
+        let first = buckets.iter().position(|&n| n > 0);
+        let last = buckets.iter().rposition(|&n| n > 0);
+        let last_value = |bucket| {
+            let (first, width) = bucket_span(bucket);
+            match bucket {
+                _ if bucket == BUCKETS - 1 => self.max,
+                _ => (first + width - 1).min(self.max),
+            }
+        };
+        Self {
+            count: buckets.iter().fold(0u64, |sum, &n| sum.saturating_add(n)),
+            sum: self.sum.wrapping_sub(before.sum),
+            min: first.map_or(0, |bucket| bucket_span(bucket).0.max(self.min)),
+            max: last.map_or(0, last_value),
+            buckets,
+            name: self.name.clone(),
+            unit: self.unit.clone(),
+            owner: self.owner.clone(),
+        }
+    }
+
     /// Upper bound (inclusive) and count of each bucket that is not empty.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let filled = self.buckets.iter().enumerate().filter(|&(_, &n)| n > 0);

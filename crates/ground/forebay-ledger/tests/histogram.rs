@@ -64,6 +64,32 @@ fn values_beyond_the_range_keep_the_exact_maximum() {
     );
 }
 
+#[test]
+fn what_came_since_a_look_is_what_was_recorded_since() {
+    let (then, more) = ([5, 900, 40_000], [1_000, 2_000, 3_000]);
+    let all: Vec<u64> = then.into_iter().chain(more).collect();
+    let since = record(&all).since(&record(&then));
+    assert_eq!((since.count(), since.sum()), (3, more.iter().sum::<u64>()));
+    let near = |shown: u64, exact: u64| shown.abs_diff(exact) <= exact / 31;
+    for (percent, exact) in [(1.0, 1_000), (50.0, 2_000), (100.0, 3_000)] {
+        let shown = since.percentile(percent);
+        assert!(near(shown, exact), "p{percent}: {shown} for {exact}");
+    }
+    assert!(near(since.min(), 1_000) && near(since.max(), 3_000));
+    let nothing = record(&all).since(&record(&all));
+    assert_eq!(
+        (
+            nothing.count(),
+            nothing.min(),
+            nothing.max(),
+            nothing.percentile(50.0)
+        ),
+        (0, 0, 0, 0)
+    );
+    let beyond = record(&[7, 1 << 41]).since(&record(&[7]));
+    assert_eq!(beyond.percentile(50.0), 1 << 41);
+}
+
 proptest! {
     #[test]
     fn percentiles_are_within_a_bucket(mut values in prop::collection::vec((0u32..40, any::<u64>()).prop_map(|(bits, v)| v >> (63 - bits)), 1..300), percent in 0.0f64..=100.0) {
