@@ -1,5 +1,6 @@
 //! `forebay demo`: the main job in one command.
 
+mod mux;
 mod probe;
 mod tohost;
 
@@ -96,6 +97,7 @@ enum Job {
     #[command(name = "tohost")]
     ToHost(tohost::ToHostArgs),
     Probe(probe::ProbeArgs),
+    Mux(mux::MuxArgs),
 }
 
 /// Where events go.
@@ -124,6 +126,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
     match &args.job {
         Some(Job::ToHost(args)) => return tohost::run(args),
         Some(Job::Probe(args)) => return probe::run(args),
+        Some(Job::Mux(args)) => return mux::run(args),
         None => {}
     }
     check_leak_of_stages()?;

@@ -34,6 +34,7 @@ const COMMANDS: &[(&str, &[(&str, Does)])] = &[
     ("card validate", &[]),
     ("check", &[]),
     ("demo", &[("--base-port", Listens), ("--metrics", Listens)]),
+    ("demo mux", &[]),
     ("demo probe", &[]),
     (
         "demo tohost",
@@ -131,8 +132,9 @@ const COMMANDS: &[(&str, &[(&str, Does)])] = &[
 ];
 
 /// Commands that start others of this list, at addresses of their own choice on loopback or in namespaces of their own.
-const START_OTHERS: [&str; 6] = [
+const START_OTHERS: [&str; 7] = [
     "bench",
+    "demo mux",
     "demo probe",
     "figure",
     "sweep net",

@@ -7,7 +7,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use forebay_ledger::{AccountLine, LedgerReader};
+use forebay_ledger::{AccountLine, LedgerReader, Snapshot};
 use forebay_run::run_dir::open_ledger;
 use forebay_sys::process;
 
@@ -136,6 +136,12 @@ impl Booked {
     pub(crate) fn end(self) -> Result<serde_json::Value> {
         self.child.terminate();
         self.child.record()
+    }
+
+    /// What its books say now.
+    pub(crate) fn snapshot(&self) -> Result<Snapshot> {
+        let read = self.ledger.snapshot();
+        read.with_context(|| format!("reading the books of {}", self.child.what()))
     }
 
     /// Sum of something over the accounts of a place.

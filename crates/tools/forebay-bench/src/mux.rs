@@ -6,6 +6,7 @@
 
 mod account;
 mod baseline;
+pub mod demo;
 mod file;
 mod ground;
 mod session;
@@ -24,8 +25,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 pub use account::Check;
-use ground::Ground;
+use ground::{Ground, Wire};
 pub use share::CpuShare;
+use share::Sharing;
 
 /// The name of the program in records.
 const PROGRAM: &str = "mux-bench";
@@ -273,8 +275,8 @@ pub type MuxBenchRecord = Record<MuxBenchSummary>;
 /// # Errors
 /// As [`measure`].
 pub fn measure_sockets(options: &Options, stop: &Stop) -> Result<Baseline> {
-    let work = session::Work::make(&options.program)?;
-    baseline::run(options, &Ground::make(options)?, &work, stop)
+    let work = session::Work::make(&options.program, None)?;
+    baseline::run(options, &options.ground()?, &work, stop)
 }
 
 /// Measures once.
@@ -283,27 +285,38 @@ pub fn measure_sockets(options: &Options, stop: &Stop) -> Result<Baseline> {
 /// Network namespaces may not be made, a program is not there or does not begin: each names what to do.
 pub fn measure(options: &Options, stop: &Stop) -> Result<MuxBenchRecord> {
     let begun = std::time::Instant::now();
-    let work = session::Work::make(&options.program)?;
-    let ground = Ground::make(options)?;
-    let ours = session::run(options, &ground, &work, stop)?;
+    let work = session::Work::make(&options.program, None)?;
+    let ground = options.ground()?;
+    let (mut summary, books) = with_share(options, &ground, &work, stop)?;
     let wants_more = options.has_baseline && !stop.is_asked();
     let baseline = wants_more.then(|| baseline::run(options, &ground, &work, stop));
     let baseline = baseline.transpose().context("the sockets beside it")?;
     let run_id = format!("{PROGRAM}-{}", std::process::id());
     let mut envelope = Envelope::of_process(PROGRAM, &run_id, begun.elapsed().as_secs_f64());
     let of_baseline = baseline.as_ref().map_or(0, |it| it.residual_items);
-    envelope.books = ours.closed.with(&Closed {
+    envelope.books = books.with(&Closed {
         residual_items: of_baseline,
         ..Closed::default()
     });
     envelope.condition = Condition::Ended;
     let reason = stop.reason();
     envelope.reason = reason.unwrap_or(Reason::LimitReached);
-    let mut summary = ours.summary;
     summary.interrupted = stop.is_asked();
     envelope.warnings = warnings(&summary, baseline.as_ref());
     summary.baseline = baseline;
     Ok(Record { envelope, summary })
+}
+
+/// One session, and what part of the host it takes.
+fn with_share(
+    options: &Options,
+    ground: &Ground,
+    work: &session::Work,
+    stop: &Stop,
+) -> Result<(MuxBenchSummary, Closed)> {
+    let mut sharing = Sharing::of(options.duration);
+    let told = session::run(options, ground, work, (stop, &mut sharing))?;
+    told.summed_up(options, sharing.share())
 }
 
 fn warnings(summary: &MuxBenchSummary, baseline: Option<&Baseline>) -> Vec<String> {
@@ -321,6 +334,12 @@ fn warnings(summary: &MuxBenchSummary, baseline: Option<&Baseline>) -> Vec<Strin
         warnings.push(format!("the generator was the limit: {limit}"));
     }
     warnings
+}
+
+impl Options {
+    fn ground(&self) -> Result<Ground> {
+        Ground::make(self.clients.len(), self.wire_bps.map(Wire::even))
+    }
 }
 
 impl System for Options {

@@ -104,7 +104,7 @@ impl Namespace {
         loop {
             if let Some(status) = host.0.try_wait()? {
                 bail!(
-                    "a network namespace cannot be made ({status}): that needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN)"
+                    "a network namespace cannot be made ({status}): that needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN): run this command as root, as with sudo"
                 );
             }
             // It is there when the holder has another one than we, and is what it shall be.

@@ -46,7 +46,7 @@ pub struct Check {
 }
 
 impl Check {
-    fn of(what: impl Into<String>, one: u64, other: u64) -> Self {
+    pub(super) fn of(what: impl Into<String>, one: u64, other: u64) -> Self {
         Self {
             what: what.into(),
             one,
@@ -54,7 +54,7 @@ impl Check {
         }
     }
 
-    const fn off(&self) -> u64 {
+    pub(super) const fn off(&self) -> u64 {
         self.one.abs_diff(self.other)
     }
 }

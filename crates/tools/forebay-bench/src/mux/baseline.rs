@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::account::{came, closed, cpu_s, limit, number, targets};
 use super::ground::{Counted, Ground, socket_address};
 use super::session::{PORT, Work, load, under_way};
-use super::share::CpuShare;
+use super::share::{CpuShare, Sharing};
 use super::{Baseline, Options, SocketReport};
 use crate::child::{Booked, Child};
 
@@ -24,7 +24,7 @@ pub(super) fn run(
     let before = ground.counted()?;
     let mut echoes = Vec::new();
     for at in 0..options.clients.len() {
-        let out = work.path().join(format!("echo-{at}"));
+        let out = work.of(&format!("echo-{at}"));
         let mut command = ground.at_card(&options.program, options.placement.clients);
         let address = format!("{}:{PORT}", socket_address(at));
         command.args(["load", "--echo", &address, "--format", "json", "--out"]);
@@ -32,8 +32,10 @@ pub(super) fn run(
         echoes.push(Booked::begin(echo, out)?);
     }
     let load = load(options, ground, socket_address);
-    let out = work.path().join("load-sockets");
-    let (load, share) = under_way((load, out), options, &mut [], stop)?;
+    let load = (load, work.of("load-sockets"));
+    let mut sharing = Sharing::of(options.duration);
+    let load = under_way(load, options, &mut [], (stop, &mut sharing))?;
+    let share = sharing.share();
     let load = load.child.record()?;
     let echoes = echoes.into_iter().map(Booked::end);
     let told = Told {

@@ -12,7 +12,7 @@ use super::{ClientOptions, Options};
 /// The user of clients: one without rights (`nobody`).
 pub(super) const CLIENTS_USER: u32 = 65_534;
 /// Bytes of a frame that are no UDP payload: the headers of Ethernet, IPv4 and UDP.
-const HEADERS_BYTES: u32 = 42;
+pub(super) const HEADERS_BYTES: u32 = 42;
 /// Levels of the policy `priority`.
 const LEVELS: usize = 8;
 /// Longest wait of a class behind another one, in µs.
@@ -37,13 +37,13 @@ pub(super) const fn is_limiter(policy: PolicyChoice) -> bool {
     matches!(policy, PolicyChoice::TokenBucket | PolicyChoice::Window)
 }
 
-/// Its text. Clients with a limit are in a class with a limiter: that of the policy, or one that goes first, as what it takes has a bound.
-pub(super) fn text(options: &Options, work: &Path) -> String {
+/// Its text, with the clients' socket and the directory of the run. Clients with a limit are in a class with a limiter: that of the policy, or one that goes first, as what it takes has a bound.
+pub(super) fn text(options: &Options, socket: &Path, directory: &Path) -> String {
     let (policy, clients) = (options.policy, &options.clients);
     let mut text = format!(
         "[mux]\ninterface = \"{CARD}\"\nsocket = \"{}\"\ndirectory = \"{}\"\nreceive_buffers = {}\ntransmit_buffers = {}\n",
-        work.join("socket").display(),
-        work.join("mux").display(),
+        socket.display(),
+        directory.display(),
         options.receive_buffers,
         clients.iter().map(|it| it.tx_queue).max().unwrap_or(256),
     );
@@ -144,7 +144,7 @@ mod tests {
     }
 
     fn plan(options: &Options) -> MuxPlan {
-        let text = text(options, Path::new("/tmp/x"));
+        let text = text(options, Path::new("/tmp/x/socket"), Path::new("/tmp/x/mux"));
         forebay_config::parse("mux.toml", &text).unwrap_or_else(|wrong| panic!("{text}\n{wrong}"))
     }
 

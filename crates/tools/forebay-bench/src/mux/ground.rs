@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use super::Options;
 use crate::namespace::{Namespace, check_programs};
 
 /// The card that clients share.
@@ -43,6 +42,32 @@ pub(super) fn client_mac(at: usize) -> String {
 /// The address of a socket of the kernel in a client's place.
 pub(super) fn socket_address(at: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 213, 2, 1 + at as u8)
+}
+
+/// Rates of the switch between both hosts, in bit/s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wire {
+    /// From the generator to the card.
+    pub(super) there_bps: u64,
+    /// From the card to the generator.
+    pub(super) back_bps: u64,
+}
+
+impl Wire {
+    /// The same both ways.
+    pub(super) const fn even(bps: u64) -> Self {
+        Self {
+            there_bps: bps,
+            back_bps: bps,
+        }
+    }
+
+    /// How long the full port on the way back takes to empty while so many bits come to it in a second; none: it does not.
+    pub(super) fn back_empties_in(self, came_bps: f64) -> Option<Duration> {
+        let left_bps = self.back_bps as f64 - came_bps;
+        let empties_s = PORT_BUFFER_BYTES as f64 * 8.0 / left_bps;
+        Duration::try_from_secs_f64(empties_s).ok()
+    }
 }
 
 /// Hosts that go with their owner.
@@ -83,9 +108,10 @@ impl Counted {
 }
 
 impl Ground {
-    /// Makes them. Both sides know each other's Ethernet addresses from the start, so that nothing but what is measured is on the wire.
-    pub(super) fn make(options: &Options) -> Result<Self> {
-        let further: &[_] = match options.wire_bps {
+    /// Makes them for so many clients, joined by a cable or by a switch with these rates. Both sides know each other's Ethernet addresses from the start, so that nothing
+    /// but what is measured is on the wire.
+    pub(super) fn make(clients: usize, wire: Option<Wire>) -> Result<Self> {
+        let further: &[_] = match wire {
             Some(_) => &[("tc", "iproute2")],
             None => &[],
         };
@@ -93,24 +119,22 @@ impl Ground {
         let ground = Self {
             far: Namespace::make()?,
             near: Namespace::make()?,
-            switch: options.wire_bps.map(|_| Namespace::make()).transpose()?,
-            clients: options.clients.len(),
+            switch: wire.map(|_| Namespace::make()).transpose()?,
+            clients,
         };
-        ground
-            .lay(options.wire_bps)
-            .context("laying a virtual wire")?;
+        ground.lay(wire).context("laying a virtual wire")?;
         Ok(ground)
     }
 
-    fn lay(&self, wire_bps: Option<u64>) -> Result<()> {
+    fn lay(&self, wire: Option<Wire>) -> Result<()> {
         for host in [&self.far, &self.near].into_iter().chain(&self.switch) {
             host.without_ipv6()?;
             host.without_unreachables()?;
             host.run("ip link set lo up")?;
         }
         let near = self.near.holder();
-        match (&self.switch, wire_bps) {
-            (Some(switch), Some(bps)) => self.join_by(switch, bps)?,
+        match (&self.switch, wire) {
+            (Some(switch), Some(wire)) => self.join_by(switch, wire)?,
             _ => {
                 let cable = format!(
                     "ip link add {WIRE} address {FAR_MAC} type veth peer name {CARD} address {CARD_MAC} netns {near}"
@@ -135,14 +159,14 @@ impl Ground {
     }
 
     /// A switch between both, with a rate at each of its ports.
-    fn join_by(&self, switch: &Namespace, bps: u64) -> Result<()> {
+    fn join_by(&self, switch: &Namespace, wire: Wire) -> Result<()> {
         switch.run("ip link add name bridge type bridge forward_delay 0 mcast_snooping 0")?;
         switch.run("ip link set bridge up")?;
         let ends = [
-            (PORTS[0], WIRE, FAR_MAC, self.far.holder()),
-            (PORTS[1], CARD, CARD_MAC, self.near.holder()),
+            (PORTS[0], wire.back_bps, WIRE, FAR_MAC, self.far.holder()),
+            (PORTS[1], wire.there_bps, CARD, CARD_MAC, self.near.holder()),
         ];
-        for (port, end, mac, holder) in ends {
+        for (port, bps, end, mac, holder) in ends {
             switch.run(&format!(
                 "ip link add {port} type veth peer name {end} address {mac} netns {holder}"
             ))?;
@@ -209,6 +233,12 @@ impl Ground {
                 "ip neighbour replace {FAR} lladdr {FAR_MAC} dev {CARD} nud permanent"
             ))
             .map(drop)
+    }
+
+    /// Packets that the switch has dropped so far on their way to the generator; 0 without one.
+    pub(super) fn dropped_back(&self) -> Result<u64> {
+        let switch = self.switch.as_ref();
+        switch.map_or(Ok(0), |switch| switch.queue_drops(PORTS[0]))
     }
 
     /// What was counted until now.

@@ -9,7 +9,6 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use forebay_ledger::Closed;
 use forebay_load::target_name;
 use forebay_run::Stop;
 use forebay_sys::namespace;
@@ -19,8 +18,7 @@ use tempfile::TempDir;
 use super::account::Told;
 use super::file::{CLIENTS_USER, text};
 use super::ground::{Ground, PREFIX, client_address};
-use super::share::{CpuShare, Reading, Soaker};
-use super::{ClientOptions, MuxBenchSummary, Options, Workload};
+use super::{ClientOptions, Options, Workload};
 use crate::child::{Booked, Child};
 
 /// Where clients and sockets listen.
@@ -31,8 +29,6 @@ const CLOSED_PORT: u16 = 9;
 const MEET_MOST: Duration = Duration::from_secs(60);
 const MEET_LOOK: Duration = Duration::from_millis(20);
 const LOOK: Duration = Duration::from_millis(10);
-/// The load has begun after so long; a shorter one after a quarter of it.
-const BEGIN: Duration = Duration::from_millis(300);
 /// Such a client's load is ended by this process, and by itself only if that is gone.
 const SENDING_MOST: Duration = Duration::from_secs(60);
 /// An answer that comes later is lost.
@@ -46,15 +42,21 @@ const MOSTLY: u64 = 10_000;
 pub(super) struct Work {
     folder: TempDir,
     program: PathBuf,
+    /// Where ledgers and records stay; none: nowhere.
+    kept: Option<PathBuf>,
 }
 
 impl Work {
-    pub(super) fn make(program: &Path) -> Result<Self> {
+    pub(super) fn make(program: &Path, kept: Option<&Path>) -> Result<Self> {
         let folder = TempDir::new().context("making a place for a measurement")?;
         fs::set_permissions(folder.path(), Permissions::from_mode(0o755))?;
         let clients = folder.path().join(CLIENTS);
         fs::create_dir(&clients)?;
         fs::set_permissions(&clients, Permissions::from_mode(0o777))?;
+        let kept = kept.map(std::path::absolute).transpose()?;
+        if let Some(kept) = &kept {
+            fs::create_dir_all(kept).with_context(|| format!("making {}", kept.display()))?;
+        }
         let tried = Command::new("setpriv")
             .args(["--reuid", &CLIENTS_USER.to_string(), "--clear-groups"])
             .args(["test", "-x"])
@@ -64,6 +66,7 @@ impl Work {
             return Ok(Self {
                 folder,
                 program: program.to_owned(),
+                kept,
             });
         }
         let copy = folder.path().join("forebay");
@@ -71,29 +74,85 @@ impl Work {
         Ok(Self {
             folder,
             program: copy,
+            kept,
         })
     }
 
-    pub(super) fn path(&self) -> &Path {
-        self.folder.path()
+    /// The place of a file or directory of a program of this process's user.
+    pub(super) fn of(&self, name: &str) -> PathBuf {
+        let folder = self.kept.as_deref();
+        folder.unwrap_or(self.folder.path()).join(name)
+    }
+
+    /// Where clients find the daemon.
+    pub(super) fn socket(&self) -> PathBuf {
+        self.folder.path().join("socket")
+    }
+
+    /// Where the daemon is asked how it stands, and set otherwise.
+    pub(super) fn control(&self) -> PathBuf {
+        self.folder.path().join("socket.control")
+    }
+
+    /// The directory of a client's books while it is at work: one that its user can write to.
+    fn client(&self, name: &str) -> PathBuf {
+        self.folder.path().join(CLIENTS).join(name)
+    }
+
+    /// Keeps the clients' books as well, if any are kept.
+    fn keep_clients(&self, clients: usize) -> Result<()> {
+        for name in (0..clients).map(target_name) {
+            let (from, to) = (self.client(&name), self.of(CLIENTS).join(&name));
+            if self.kept.is_none() {
+                break;
+            }
+            let copied = copy_files(&from, &to);
+            copied.with_context(|| format!("copying {} to {}", from.display(), to.display()))?;
+        }
+        Ok(())
     }
 }
 
-/// What came of a session.
-pub(super) struct Session {
-    pub(super) summary: MuxBenchSummary,
-    pub(super) closed: Closed,
+/// Copies the files of a directory, and no other ones.
+fn copy_files(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        if fs::metadata(entry.path()).is_ok_and(|data| data.is_file()) {
+            let at = to.join(entry.file_name());
+            // A ledger of an earlier run there may be a link to its memory.
+            let _ = fs::remove_file(&at);
+            fs::copy(entry.path(), at)?;
+        }
+    }
+    Ok(())
 }
 
-/// Carries one out.
-pub(super) fn run(options: &Options, ground: &Ground, work: &Work, stop: &Stop) -> Result<Session> {
-    let file = work.path().join("mux.toml");
-    fs::write(&file, text(options, work.path())).context("writing the daemon's file")?;
+/// What looks on while the load is made.
+pub(super) trait Watch {
+    /// It goes on: one look of many.
+    fn look(&mut self, load: &Booked) -> Result<()>;
+
+    /// It has been made for as long as it shall, and answers are still to come.
+    fn over(&mut self, load: &Booked) -> Result<()>;
+}
+
+/// Carries one out; what its parties say of it.
+pub(super) fn run(
+    options: &Options,
+    ground: &Ground,
+    work: &Work,
+    (stop, watch): (&Stop, &mut dyn Watch),
+) -> Result<Told> {
+    let file = work.of("mux.toml");
+    let directory = work.of("mux");
+    let text = text(options, &work.socket(), &directory);
+    fs::write(&file, text).with_context(|| format!("writing {}", file.display()))?;
     let before = ground.counted()?;
     let mut command = ground.at_card(&options.program, options.placement.daemon);
     command.args(["mux", "run", "--format", "json"]).arg(&file);
     let daemon = Child::start(&mut command, "the multiplexer")?;
-    let daemon = Booked::begin(daemon, work.path().join("mux"))?;
+    let daemon = Booked::begin(daemon, directory)?;
     let mut started = Vec::new();
     for (at, client) in options.clients.iter().enumerate() {
         let name = target_name(at);
@@ -104,13 +163,13 @@ pub(super) fn run(options: &Options, ground: &Ground, work: &Work, stop: &Stop) 
             .arg(&work.program);
         command.current_dir("/");
         command.args(["mux", "client", options.workload.name(), "--name", &name]);
-        command.arg("--socket").arg(work.path().join("socket"));
+        command.arg("--socket").arg(work.socket());
         command.args(["--prefix", &PREFIX.to_string(), "--reconnect", "false"]);
         command.args(["--format", "json", "--port", &PORT.to_string()]);
         if options.workload == Workload::TxInitiated {
             command.args(["--packets", &packets(options, client).to_string()]);
         }
-        let out = work.path().join(CLIENTS).join(name);
+        let out = work.client(&name);
         let started_one = Child::start(command.arg("--out").arg(&out), "a client")?;
         started.push((started_one, out));
     }
@@ -121,8 +180,8 @@ pub(super) fn run(options: &Options, ground: &Ground, work: &Work, stop: &Stop) 
     let mut clients: Vec<Booked> = clients.collect::<Result<_>>()?;
     meet(ground, &mut clients, stop)?;
     let load = load(options, ground, client_address);
-    let out = work.path().join("load");
-    let (load, share) = under_way((load, out), options, &mut clients, stop)?;
+    let load = (load, work.of("load"));
+    let load = under_way(load, options, &mut clients, (stop, watch))?;
     let (records, load) = match options.workload.is_sending() {
         true => {
             let records = ended(clients)?;
@@ -134,14 +193,13 @@ pub(super) fn run(options: &Options, ground: &Ground, work: &Work, stop: &Stop) 
         }
     };
     let daemon = daemon.end()?;
-    let told = Told {
+    work.keep_clients(options.clients.len())?;
+    Ok(Told {
         load,
         daemon,
         clients: records,
         counted: ground.counted()?.since(before),
-    };
-    let (summary, closed) = told.summed_up(options, share)?;
-    Ok(Session { summary, closed })
+    })
 }
 
 /// Tells clients to end; their records.
@@ -181,22 +239,18 @@ pub(super) fn load(options: &Options, ground: &Ground, address: fn(usize) -> Ipv
     command
 }
 
-/// Load until it has been made for as long as it shall, and what part of the host that takes. `others` must not end by a failure meanwhile.
+/// Load until it has been made for as long as it shall. `others` must not end by a failure meanwhile.
 pub(super) fn under_way(
     (mut load, out): (Command, PathBuf),
     options: &Options,
     others: &mut [Booked],
-    stop: &Stop,
-) -> Result<(Booked, CpuShare)> {
-    let soaker = Soaker::start()?;
+    (stop, watch): (&Stop, &mut dyn Watch),
+) -> Result<Booked> {
     let load = Child::start(load.arg("--out").arg(&out), "the generator")?;
     let mut load = Booked::begin(load, out)?;
     let begun = Instant::now();
-    let mut from: Option<Reading> = None;
     while begun.elapsed() < options.duration && !stop.is_asked() && !load.child.is_over()? {
-        if from.is_none() && begun.elapsed() >= BEGIN.min(options.duration / 4) {
-            from = Some(soaker.read());
-        }
+        watch.look(&load)?;
         for other in &mut *others {
             let other = &mut other.child;
             if let Some(status) = other.status()?
@@ -211,12 +265,11 @@ pub(super) fn under_way(
         }
         std::thread::sleep(LOOK);
     }
-    let to = soaker.read();
+    watch.over(&load)?;
     if stop.is_asked() {
         load.child.terminate();
     }
-    let share = from.map_or(CpuShare::default(), |from| to.since(&from));
-    Ok((load, share))
+    Ok(load)
 }
 
 /// Waits until each client has answered once: by a datagram to a port at which it does not listen, of which it says so. Then each knows the generator's Ethernet address.

@@ -4,13 +4,18 @@ use std::hint::spin_loop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use forebay_sys::clock::thread_cpu_ns;
 use forebay_sys::host::CpuTicks;
 use forebay_sys::sched;
 
+use super::session::Watch;
+use crate::child::Booked;
+
+/// The load has begun after so long; a shorter one after a quarter of it.
+const BEGIN: Duration = Duration::from_millis(300);
 /// Turns of a soaker between two looks at its clock: about 10 µs.
 const TURNS: u32 = 200;
 
@@ -23,8 +28,56 @@ pub struct CpuShare {
     pub soaker: f64,
 }
 
+/// What part of the host is used while a load is made, from when it has begun.
+pub(super) struct Sharing {
+    soaker: Option<Soaker>,
+    begin: Duration,
+    begun: Option<Instant>,
+    from: Option<Reading>,
+    share: CpuShare,
+}
+
+impl Sharing {
+    /// Of a load that is made for so long.
+    pub(super) fn of(duration: Duration) -> Self {
+        Self {
+            soaker: None,
+            begin: BEGIN.min(duration / 4),
+            begun: None,
+            from: None,
+            share: CpuShare::default(),
+        }
+    }
+
+    /// What it came to.
+    pub(super) const fn share(&self) -> CpuShare {
+        self.share
+    }
+}
+
+impl Watch for Sharing {
+    fn look(&mut self, _: &Booked) -> Result<()> {
+        let begun = *self.begun.get_or_insert_with(Instant::now);
+        let soaker = match &self.soaker {
+            Some(soaker) => soaker,
+            None => self.soaker.insert(Soaker::start()?),
+        };
+        if self.from.is_none() && begun.elapsed() >= self.begin {
+            self.from = Some(soaker.read());
+        }
+        Ok(())
+    }
+
+    fn over(&mut self, _: &Booked) -> Result<()> {
+        if let (Some(soaker), Some(from)) = (self.soaker.take(), self.from) {
+            self.share = soaker.read().since(&from);
+        }
+        Ok(())
+    }
+}
+
 /// Threads that take what nobody else wants, until they are dropped.
-pub(super) struct Soaker {
+struct Soaker {
     is_over: Arc<AtomicBool>,
     /// CPU time of each, in ns.
     soaked_ns: Vec<Arc<AtomicU64>>,
@@ -33,7 +86,7 @@ pub(super) struct Soaker {
 
 /// Both accounts at one instant.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reading {
+struct Reading {
     at: Instant,
     ticks: CpuTicks,
     soaked_ns: u64,
@@ -42,7 +95,7 @@ pub(super) struct Reading {
 
 impl Soaker {
     /// Starts one on each CPU that this process may use.
-    pub(super) fn start() -> Result<Self> {
+    fn start() -> Result<Self> {
         let mut soaker = Self {
             is_over: Arc::new(AtomicBool::new(false)),
             soaked_ns: Vec::new(),
@@ -59,7 +112,7 @@ impl Soaker {
         Ok(soaker)
     }
 
-    pub(super) fn read(&self) -> Reading {
+    fn read(&self) -> Reading {
         let soaked = self.soaked_ns.iter();
         Reading {
             at: Instant::now(),
@@ -94,7 +147,7 @@ fn soak(cpu: usize, is_over: &AtomicBool, soaked_ns: &AtomicU64) {
 
 impl Reading {
     /// What was used since an earlier one.
-    pub(super) fn since(&self, before: &Self) -> CpuShare {
+    fn since(&self, before: &Self) -> CpuShare {
         let ticks = self.ticks.since(before.ticks);
         let left = ticks.idle + ticks.nice;
         let all_ns = self.at.duration_since(before.at).as_nanos() as f64 * self.cpus as f64;
@@ -108,8 +161,6 @@ impl Reading {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
