@@ -277,7 +277,7 @@ impl Session {
                 match number(&set[..2]) {
                     2 => templates.extend(Self::templates(&set[4..])),
                     // Options have no flows.
-                    3 | 258 | 259 => {}
+                    3 | 258 | 259 | 32_768 => {}
                     id => {
                         let fields = &templates[&id];
                         let bytes: usize = fields.iter().map(|field| field.1).sum();

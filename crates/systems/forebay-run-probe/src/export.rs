@@ -58,8 +58,8 @@ pub(crate) struct Row {
 trait Output: Send {
     /// Writes some of the first of these records: how many. None where the collector takes nothing for now; the same records then come first again.
     fn write(&mut self, rows: &[Row]) -> Result<usize, Unwritten>;
-    /// Tells the collector what was ignored in front of the flows, and what was not sent to it.
-    fn report(&mut self, _ignored: Volume, _not_sent: Amount) -> io::Result<()> {
+    /// Tells the collector what was lost in front of the exporter, and what was not sent to it.
+    fn report(&mut self, _before: &Losses, _not_sent: Amount) -> io::Result<()> {
         Ok(())
     }
     /// Records that went without what plugins found, since they would have been longer than a message.
@@ -135,6 +135,39 @@ impl AddAssign for Amount {
     fn add_assign(&mut self, other: Self) {
         self.flows += other.flows;
         self.volume += other.volume;
+    }
+}
+
+/// What was lost in front of the exporters, since the run began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Losses {
+    /// Packets that did not come from the interface to the decoder. Nobody knows their octets.
+    pub(crate) unread_packets: u64,
+    /// Packets that the decoder refused.
+    pub(crate) ignored: Volume,
+    /// What the filter did, if there is one.
+    pub(crate) filter: Option<Judged>,
+    /// Records that found no room in a lane.
+    pub(crate) no_room: Amount,
+}
+
+/// What came to a filter, and what it did not let pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Judged {
+    pub(crate) came_packets: u64,
+    pub(crate) discarded: Volume,
+}
+
+impl AddAssign for Losses {
+    fn add_assign(&mut self, other: Self) {
+        self.unread_packets += other.unread_packets;
+        self.ignored += other.ignored;
+        self.no_room += other.no_room;
+        if let Some(more) = other.filter {
+            let sum = self.filter.get_or_insert_default();
+            sum.came_packets += more.came_packets;
+            sum.discarded += more.discarded;
+        }
     }
 }
 
@@ -391,10 +424,13 @@ impl Exporter {
         })
     }
 
-    /// Tells what was ignored, and what of its own was not sent.
-    pub(crate) fn report(&mut self, ignored: Volume) {
+    /// Tells what was lost before, and which records were not sent: those without room in a lane or here, and those that could not be written.
+    pub(crate) fn report(&mut self, before: &Losses) {
+        let mut not_sent = before.no_room;
+        not_sent += self.full;
+        not_sent += self.unwritten;
         if !self.has_failed
-            && let Err(why) = self.to.report(ignored, self.unwritten)
+            && let Err(why) = self.to.report(before, not_sent)
         {
             self.has_failed = !self.to.goes_on();
             self.why.get_or_insert(why);

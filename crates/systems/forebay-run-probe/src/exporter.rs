@@ -144,12 +144,12 @@ impl Exporters {
         self.lanes[lane].went += Amount::of(&row.record);
     }
 
-    /// Tells collectors what was ignored.
+    /// Tells collectors what was lost.
     fn report(&mut self, queue: &Queue) {
-        let ignored = queue.ignored();
+        let before = queue.losses();
         self.all
             .iter_mut()
-            .for_each(|exporter| exporter.report(ignored));
+            .for_each(|exporter| exporter.report(&before));
     }
 
     /// All records are written, or given up.

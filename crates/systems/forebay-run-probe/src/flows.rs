@@ -7,7 +7,7 @@ use forebay_ledger::Leak;
 use forebay_run::{Host, Stop, Urgency};
 
 use crate::error::ProbeError;
-use crate::export::{Amount, Row};
+use crate::export::{Amount, Judged, Losses, Row};
 use crate::offload::{self, Below};
 use crate::packets::Tap;
 use crate::queue::{Outlet, Queue};
@@ -25,6 +25,8 @@ pub(crate) struct Flows<'a> {
     pub(crate) plugins: Plugins,
     /// Frames that the input had.
     pub(crate) read: u64,
+    /// Frames that were lost in front of it.
+    pub(crate) unread: u64,
     /// Packets that came to the decoder.
     pub(crate) seen: Volume,
     /// Packets that were not handed on, as the filter said.
@@ -62,6 +64,7 @@ impl<'a> Flows<'a> {
             plugins: plan.settings.make_plugins(table.places()),
             table,
             read: 0,
+            unread: 0,
             seen: Volume::default(),
             filtered: Volume::default(),
             formed: Amount::default(),
@@ -229,7 +232,16 @@ impl<'a> Flows<'a> {
         for (_, refused) in self.decoder.refused().iter() {
             ignored += refused;
         }
-        self.outlet.ignore(ignored);
+        let filter = (!self.filter.is_empty()).then(|| Judged {
+            came_packets: self.seen.packets - ignored.packets,
+            discarded: self.filtered,
+        });
+        self.outlet.tell(Losses {
+            unread_packets: self.unread,
+            ignored,
+            filter,
+            ..Losses::default()
+        });
     }
 
     fn with_table(

@@ -180,8 +180,9 @@ impl<'a> Live<'a> {
 
     fn look(&mut self) -> Result<(), ProbeError> {
         self.flows.take_back_closed();
-        self.flows.hand_over();
         self.port.count(&mut self.ring)?;
+        self.flows.unread = self.ring.lost() + self.ring.broken;
+        self.flows.hand_over();
         self.flows.came_up(self.ring.kernel.packets);
         Ok(())
     }

@@ -8,9 +8,7 @@ use std::mem;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use forebay_flow::Volume;
-
-use crate::export::{Amount, Row};
+use crate::export::{Amount, Losses, Row};
 
 /// Records that are handed over together.
 const BATCH: usize = 256;
@@ -25,8 +23,8 @@ struct Lane {
     taken: Amount,
     /// Nothing more comes.
     is_closed: bool,
-    /// What was ignored in front of the flows.
-    ignored: Volume,
+    /// What was lost in front of it, and for want of room in it.
+    losses: Losses,
 }
 
 #[derive(Debug)]
@@ -96,11 +94,11 @@ impl Queue {
         self.state().lanes[lane].taken
     }
 
-    /// What was ignored in front of all flows.
-    pub(crate) fn ignored(&self) -> Volume {
-        let mut all = Volume::default();
+    /// What was lost in front of all lanes and for want of room in them, as was told last.
+    pub(crate) fn losses(&self) -> Losses {
+        let mut all = Losses::default();
         for lane in &self.state().lanes {
-            all += lane.ignored;
+            all += lane.losses;
         }
         all
     }
@@ -208,9 +206,12 @@ impl<'a> Outlet<'a> {
         self.queue.filled.notify_one();
     }
 
-    /// Tells what was ignored in front of the flows.
-    pub(crate) fn ignore(&self, ignored: Volume) {
-        self.queue.state().lanes[self.lane].ignored = ignored;
+    /// Tells what was lost in front of the lane; what found no room in it is known here.
+    pub(crate) fn tell(&self, before: Losses) {
+        self.queue.state().lanes[self.lane].losses = Losses {
+            no_room: self.full,
+            ..before
+        };
     }
 }
 
@@ -260,6 +261,18 @@ mod tests {
         let counts = |outlet: &Outlet<'_>| (outlet.given.volume.octets, outlet.full.volume.octets);
         assert_eq!((counts(&one), counts(&two)), ((3, 3), (10, 0)));
         assert_eq!((one.put(), two.put()), (one.given, two.given));
+        // What is told of both lanes, again and again, is their sum.
+        for unread_packets in [1, 5] {
+            let before = Losses {
+                unread_packets,
+                ..Losses::default()
+            };
+            one.tell(before);
+            two.tell(before);
+        }
+        let told = queue.losses();
+        assert_eq!((told.unread_packets, told.filter), (10, None));
+        assert_eq!((told.no_room, told.no_room.flows), (one.full, 1));
         // In turns.
         let mut lanes = Vec::new();
         while let Found::Records(lane, records) = queue.take(NO_WAIT) {

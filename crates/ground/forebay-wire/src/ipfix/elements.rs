@@ -216,6 +216,14 @@ pub const TCP_OPTIONS: ElementInfo = row(209, "tcpOptions", 8, "", true);
 pub const TCP_WINDOW_SCALE: ElementInfo = row(238, "tcpWindowScale", 2, "", true);
 /// A list of values of one element (RFC 6313).
 pub const BASIC_LIST: ElementInfo = row(291, "basicList", VARIABLE_LENGTH, "", true);
+/// Number of a function that selects packets (RFC 5477).
+pub const SELECTOR_ID: ElementInfo = row(302, "selectorId", 8, "", false);
+/// Packets that came to it.
+pub const SELECTOR_ID_TOTAL_PKTS_OBSERVED: ElementInfo =
+    row(318, "selectorIDTotalPktsObserved", 8, "", false);
+/// Packets that it let pass.
+pub const SELECTOR_ID_TOTAL_PKTS_SELECTED: ElementInfo =
+    row(319, "selectorIDTotalPktsSelected", 8, "", false);
 /// Status of a response of HTTP.
 pub const HTTP_STATUS_CODE: ElementInfo = row(457, "httpStatusCode", 2, "", true);
 /// Method of a request of HTTP.
@@ -282,6 +290,9 @@ pub const ALL: &[ElementInfo] = &[
     TCP_WINDOW_SCALE,
     BIFLOW_DIRECTION,
     BASIC_LIST,
+    SELECTOR_ID,
+    SELECTOR_ID_TOTAL_PKTS_OBSERVED,
+    SELECTOR_ID_TOTAL_PKTS_SELECTED,
     HTTP_STATUS_CODE,
     HTTP_REQUEST_METHOD,
     HTTP_REQUEST_HOST,

@@ -1,33 +1,54 @@
 //! Records as IPFIX messages (RFC 7011), both directions of a flow in one record (RFC 5103).
 //!
 //! Times are in milliseconds, which every collector reads. Templates stand in front of a file or a connection, and over UDP again after so many messages and so much time. At its end,
-//! and every minute, an exporter says what it has ignored and not sent.
+//! and every minute, an exporter says what was lost, ignored, filtered and not sent.
 
 use std::io;
 use std::net::IpAddr;
 
-use forebay_flow::{FlowRecord, Volume};
+use forebay_flow::FlowRecord;
+use forebay_flow::plugins::PRIVATE_ENTERPRISE;
 use forebay_sys::clock;
 use forebay_wire::ipfix::elements::{
     EXPORTING_PROCESS_ID, IGNORED_OCTET_TOTAL_COUNT, IGNORED_PACKET_TOTAL_COUNT,
     METERING_PROCESS_ID, NOT_SENT_FLOW_TOTAL_COUNT, NOT_SENT_OCTET_TOTAL_COUNT,
-    NOT_SENT_PACKET_TOTAL_COUNT,
+    NOT_SENT_PACKET_TOTAL_COUNT, SELECTOR_ID, SELECTOR_ID_TOTAL_PKTS_OBSERVED,
+    SELECTOR_ID_TOTAL_PKTS_SELECTED,
 };
-use forebay_wire::ipfix::{FieldSpec, Finished, MessageWriter, RecordWriter, WriteError};
+use forebay_wire::ipfix::{Element, FieldSpec, Finished, MessageWriter, RecordWriter, WriteError};
 
 use super::carrier::Carrier;
 use super::lasting::Turn;
 use super::templates::{Layout, Templates, write_fields};
-use super::{Amount, Output, Row, Unwritten};
+use super::{Amount, Losses, Output, Row, Unwritten};
 use crate::config::ProbeSettings;
 
 /// Templates of what was not measured and not sent (RFC 7011, sections 4.2 and 4.3).
 const RELIABILITY: [u16; 2] = [258, 259];
+/// Template of what came to the filter and passed (elements of RFC 5477), behind those of all sets of plugins.
+const SELECTION: u16 = 32_768;
+/// The filter, as the only selector that there is.
+const FILTER: u64 = 1;
+/// Packets that were lost between the interface and the meter, u64: the registry has no such element.
+const UNREAD_PACKETS: FieldSpec = own(120);
+/// Octets of packets that the filter did not let pass, u64: the registry has packets alone.
+const FILTERED_OCTETS: FieldSpec = own(121);
 /// Messages that the first of some records is tried in: behind its template, and without what plugins found behind another one.
 const SENDS_MAX: usize = 3;
 /// Observation domain.
 const DOMAIN: u32 = 1;
 const SECOND_NS: u64 = 1_000_000_000;
+
+/// A number of eight bytes with an element of our own.
+const fn own(id: u16) -> FieldSpec {
+    FieldSpec {
+        element: Element {
+            enterprise: PRIVATE_ENTERPRISE,
+            id,
+        },
+        bytes: 8,
+    }
+}
 
 fn write_record(to: &mut RecordWriter<'_>, record: &FlowRecord, layout: Layout) {
     let key = &record.key;
@@ -203,16 +224,17 @@ impl Output for Ipfix {
         self.bare
     }
 
-    fn report(&mut self, ignored: Volume, not_sent: Amount) -> io::Result<()> {
+    fn report(&mut self, before: &Losses, not_sent: Amount) -> io::Result<()> {
         if !self.carrier.is_idle() {
             // It goes with the next one.
             return Ok(());
         }
         let pid = std::process::id();
         let metering = [
-            METERING_PROCESS_ID,
-            IGNORED_PACKET_TOTAL_COUNT,
-            IGNORED_OCTET_TOTAL_COUNT,
+            FieldSpec::whole(METERING_PROCESS_ID),
+            FieldSpec::whole(IGNORED_PACKET_TOTAL_COUNT),
+            FieldSpec::whole(IGNORED_OCTET_TOTAL_COUNT),
+            UNREAD_PACKETS,
         ];
         let exporting = [
             EXPORTING_PROCESS_ID,
@@ -220,22 +242,40 @@ impl Output for Ipfix {
             NOT_SENT_PACKET_TOTAL_COUNT,
             NOT_SENT_OCTET_TOTAL_COUNT,
         ];
+        let selection = [
+            FieldSpec::whole(SELECTOR_ID),
+            FieldSpec::whole(SELECTOR_ID_TOTAL_PKTS_OBSERVED),
+            FieldSpec::whole(SELECTOR_ID_TOTAL_PKTS_SELECTED),
+            FILTERED_OCTETS,
+        ];
         let fill = |writer: &mut MessageWriter<'_>| {
             let [of_metering, of_exporting] = RELIABILITY;
-            let specs = metering.map(FieldSpec::whole);
-            writer.push_options_template(of_metering, 1, &specs)?;
+            writer.push_options_template(of_metering, 1, &metering)?;
             let specs = exporting.map(FieldSpec::whole);
             writer.push_options_template(of_exporting, 1, &specs)?;
+            if before.filter.is_some() {
+                writer.push_options_template(SELECTION, 1, &selection)?;
+            }
             writer.push_record(of_metering, |to| {
                 to.u32(pid);
-                to.u64(ignored.packets);
-                to.u64(ignored.octets);
+                to.u64(before.ignored.packets);
+                to.u64(before.ignored.octets);
+                to.u64(before.unread_packets);
             })?;
             writer.push_record(of_exporting, |to| {
                 to.u32(pid);
                 to.u64(not_sent.flows);
                 to.u64(not_sent.volume.packets);
                 to.u64(not_sent.volume.octets);
+            })?;
+            let Some(filter) = before.filter else {
+                return Ok(());
+            };
+            writer.push_record(SELECTION, |to| {
+                to.u64(FILTER);
+                to.u64(filter.came_packets);
+                to.u64(filter.came_packets - filter.discarded.packets);
+                to.u64(filter.discarded.octets);
             })
         };
         let message = message(&mut self.room, self.sequence, fill)?;

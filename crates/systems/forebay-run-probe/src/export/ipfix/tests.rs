@@ -96,8 +96,7 @@ fn a_report_before_the_first_record_takes_no_template_from_it() {
     let path = folder.path().join("flows.ipfix");
     let carrier = Carrier::file(&path).unwrap();
     let mut ipfix = Box::new(Ipfix::new(carrier, &ProbeSettings::default()));
-    let (none, no_flows) = (Volume::default(), Amount::default());
-    ipfix.report(none, no_flows).unwrap();
+    ipfix.report(&Losses::default(), Amount::default()).unwrap();
     for _ in 0..2 {
         assert!(ipfix.write(&[bare()]).is_ok_and(|written| written == 1));
     }
