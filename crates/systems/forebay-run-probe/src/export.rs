@@ -20,6 +20,7 @@ use std::path::Path;
 
 use forebay_flow::plugins::Fields;
 use forebay_flow::{FlowRecord, Volume};
+use forebay_ledger::Leak;
 use forebay_run::stop::{Stop, Urgency};
 use forebay_run::whole_file::{BeginError, WholeFile};
 use forebay_sys::watched::OUTPUT_REMOVED;
@@ -203,6 +204,7 @@ pub(crate) struct Exporter {
     why: Option<io::Error>,
     /// Nothing is written any more.
     has_failed: bool,
+    pub(crate) leak: Leak,
     /// What an operator was told of: that it failed, that its collector is away, and why.
     told: (bool, Option<String>),
 }
@@ -265,6 +267,7 @@ impl Exporter {
             full: Amount::default(),
             why: None,
             has_failed: false,
+            leak: Leak::off(),
             told: (false, None),
         })
     }
@@ -345,6 +348,10 @@ impl Exporter {
         }
         let mut waiting = mem::take(&mut self.waiting);
         while !waiting.is_empty() {
+            if self.leak.take("export") {
+                waiting.pop_front();
+                continue;
+            }
             // What wraps around the end of its memory comes next.
             let (left, _) = waiting.as_slices();
             let (done, is_written) = match self.step(left) {

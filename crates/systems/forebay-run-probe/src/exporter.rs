@@ -53,12 +53,13 @@ impl Exporters {
             if exports[..n].contains(export) {
                 return Err(ProbeError::Twice(export.to_string()));
             }
-            all.push(Exporter::begin(
-                export,
-                &plan.settings,
-                trust.as_ref(),
-                &host.stop,
-            )?);
+            let settings = &plan.settings;
+            let mut exporter = Exporter::begin(export, settings, trust.as_ref(), &host.stop)?;
+            // What shall vanish vanishes in one place.
+            if n == 0 {
+                exporter.leak = host.leak.clone();
+            }
+            all.push(exporter);
         }
         Ok(Self {
             all,
@@ -138,7 +139,10 @@ impl Exporters {
 
     /// Gives a record to each exporter.
     fn give(&mut self, lane: usize, row: &Row) {
-        for exporter in &mut self.all {
+        for (place, exporter) in self.all.iter_mut().enumerate() {
+            if place == 0 && self.leak.take("fan_out") {
+                continue;
+            }
             exporter.export(row);
         }
         self.lanes[lane].went += Amount::of(&row.record);

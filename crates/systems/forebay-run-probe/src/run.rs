@@ -121,7 +121,12 @@ fn run(plan: &ProbePlan, host: &Host) -> Result<Record<ProbeSummary>, ProbeError
     let file = file.map(|path| PacketFile::create(path, host.leak.clone()));
     let file = file.transpose()?.map(|(file, to)| {
         for (lane, (flows, way)) in flows.iter_mut().zip(&ways).enumerate() {
-            flows.tap = Some(Tap::new((lane, way), to.clone(), by_rule));
+            let mut tap = Tap::new((lane, way), to.clone(), by_rule);
+            // What shall vanish vanishes in one place.
+            if lane == 0 {
+                tap.leak = host.leak.clone();
+            }
+            flows.tap = Some(tap);
         }
         file
     });

@@ -9,6 +9,7 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 use forebay_flow::Frame;
 use forebay_flow::filter::Verdict;
 use forebay_flow::{Packet, Volume};
+use forebay_ledger::Leak;
 use forebay_sys::{clock, wait};
 
 use super::{Bulk, Bunch, Known};
@@ -91,6 +92,7 @@ pub(crate) struct Tap<'a> {
     pub(crate) given: Bulk,
     /// Those that found no room.
     pub(crate) full: Bulk,
+    pub(crate) leak: Leak,
 }
 
 impl<'a> Tap<'a> {
@@ -108,6 +110,7 @@ impl<'a> Tap<'a> {
             came: Bulk::default(),
             given: Bulk::default(),
             full: Bulk::default(),
+            leak: Leak::off(),
         }
     }
 
@@ -126,6 +129,11 @@ impl<'a> Tap<'a> {
         let (Some(link), Some(bytes)) = (frame.link, frame.bytes.get(..most)) else {
             return false;
         };
+        self.came.packets += 1;
+        self.came.bytes += bytes.len() as u64;
+        if self.leak.take("tap") {
+            return false;
+        }
         let captured_bytes = frame.bytes.len() as u32;
         self.bunch.known.push(Known {
             time_ns: frame.time_ns,
@@ -137,8 +145,6 @@ impl<'a> Tap<'a> {
             rule: verdict.rule,
         });
         self.bunch.bytes.extend_from_slice(bytes);
-        self.came.packets += 1;
-        self.came.bytes += bytes.len() as u64;
         self.bunch.bytes.len() >= BUNCH_BYTES || self.bunch.known.len() >= BUNCH_BYTES / 64
     }
 
