@@ -33,9 +33,12 @@ fn open_places(out: &Path) -> Vec<(String, u64)> {
 fn what_vanishes_on_its_way_to_an_exporter_or_a_file_of_packets_is_found_where_it_was() {
     let folder = TempDir::new().unwrap();
     let mut command = forebay();
-    command
-        .current_dir(folder.path())
-        .args(["emulate", "traffic", "--profile", "nix-like-morning"]);
+    command.current_dir(folder.path()).args([
+        "emulate",
+        "traffic",
+        "--profile",
+        "nix-like-morning",
+    ]);
     command.args(["--packets", "5k", "--snap", "96", "--pcap", "it.pcap"]);
     let made = start(&mut command).end();
     assert_eq!(made.code(), Some(0), "{}", made.stderr);

@@ -23,6 +23,7 @@
 pub mod bytes;
 pub mod emulated;
 mod error;
+pub mod gather;
 pub mod packet;
 pub mod pcap;
 mod source;

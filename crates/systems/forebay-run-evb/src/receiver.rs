@@ -2,7 +2,6 @@
 
 mod chunks;
 mod drain;
-mod gather;
 mod lane;
 mod port;
 mod replay;
@@ -13,6 +12,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use forebay_ledger::{Counter, Leak, Words};
+use forebay_link::gather::{Gather, Round};
 use forebay_link::{Ancillary, RecvBatch};
 use forebay_ring::{Producers, RingSetSpec};
 use forebay_run::error::RunError;
@@ -24,7 +24,6 @@ use forebay_sys::epoll::{Interest, Poller, Trigger};
 use crate::books::Books;
 use crate::plan::{FullPolicy, Plan, SourceKey};
 pub(crate) use chunks::run as chunks;
-use gather::{Gather, Round};
 use port::{Port, Turn};
 pub(crate) use replay::{BATCH_DATAGRAMS as REPLAY_BATCH, run as replay};
 
@@ -176,7 +175,9 @@ impl<'a> Receiver<'a> {
     fn serve(&mut self) -> Result<u64, RunError> {
         let spin = Duration::from_micros(self.plan.receiver.spin_us);
         let buffers = self.ports.iter().map(Port::buffer_bytes);
-        let mut gather = Gather::new(&self.plan.receiver, buffers.min().unwrap_or(0));
+        let few = Duration::from_micros(self.plan.receiver.gather_us);
+        let budget = self.plan.receiver.latency_budget();
+        let mut gather = Gather::new(budget, few, buffers.min().unwrap_or(0));
         let mut ready = Vec::with_capacity(256);
         loop {
             let sleep = if self.blocked.is_empty() {

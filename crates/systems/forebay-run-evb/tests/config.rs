@@ -221,7 +221,7 @@ fn every_key_arrives_in_the_plan() {
         (Completion::Discard, 16)
     );
     assert_eq!((receiver.gather_us, builder.gather_us), (10, 11));
-    assert_eq!(receiver.latency_budget_us(), 12);
+    assert_eq!(receiver.latency_budget(), Some(Duration::from_micros(12)));
     assert_eq!((builder.check_tag, builder.timeout_ms), (false, 20));
     assert_eq!((builder.timeout_events, builder.window_events), (30, 40));
     assert_eq!(
@@ -308,6 +308,19 @@ fn declared_defaults_are_the_real_ones() {
     let text = with_defaults(sources, &apart);
     let small = format!("[[sources]]\n{sources}");
     assert_eq!(parse(&text), parse(&small), "{text}");
+}
+
+#[test]
+fn a_receiver_that_spins_lets_nothing_gather_unless_it_is_said() {
+    let budget = |keys: &str| {
+        let chain = parse(&format!("[receiver]\n{keys}{SMALL}"));
+        chain.plan.receiver.latency_budget()
+    };
+    assert_eq!(budget(""), Some(Duration::from_millis(1)));
+    assert_eq!(budget("spin_us = 5\n"), None);
+    assert_eq!(budget("latency_budget_us = 0\n"), None);
+    let said = budget("spin_us = 5\nlatency_budget_us = 7\n");
+    assert_eq!(said, Some(Duration::from_micros(7)));
 }
 
 #[test]

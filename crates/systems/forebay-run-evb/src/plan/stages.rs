@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use forebay_evb::Completion;
 use forebay_msg::Config;
@@ -69,15 +70,12 @@ impl ReceiverPlan {
     /// What is usual for one that need not look without sleeping.
     const LATENCY_BUDGET_US: u64 = 1_000;
 
-    /// How long a datagram may wait for others, µs.
+    /// How long a datagram may wait for others, if that is said or usual.
     #[must_use]
-    pub fn latency_budget_us(&self) -> u64 {
-        let usual = if self.spin_us == 0 {
-            Self::LATENCY_BUDGET_US
-        } else {
-            0
-        };
-        self.latency_budget_us.unwrap_or(usual)
+    pub fn latency_budget(&self) -> Option<Duration> {
+        let usual = u64::from(self.spin_us == 0) * Self::LATENCY_BUDGET_US;
+        let budget_us = self.latency_budget_us.unwrap_or(usual);
+        (budget_us > 0).then(|| Duration::from_micros(budget_us))
     }
 }
 

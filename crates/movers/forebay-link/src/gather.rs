@@ -6,8 +6,6 @@
 
 use std::time::Duration;
 
-use crate::plan::ReceiverPlan;
-
 /// The kernel may end a sleep later by so much (timer slack, prctl(2)).
 const SLACK_NS: u64 = 60_000;
 /// Less than this is not worth a sleep.
@@ -21,7 +19,7 @@ const FEW_PORTS: usize = 16;
 
 /// What a round came to.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Round {
+pub struct Round {
     /// Sockets that were ready.
     pub ready: usize,
     /// One has more than a turn takes.
@@ -34,7 +32,7 @@ pub(super) struct Round {
 
 /// Says how long to sleep behind a round.
 #[derive(Debug)]
-pub(super) struct Gather {
+pub struct Gather {
     /// What holds where no budget is set.
     few: Duration,
     /// The longest sleep, ns; none: no budget.
@@ -44,20 +42,23 @@ pub(super) struct Gather {
 }
 
 impl Gather {
-    /// For sockets whose smallest buffer has so many bytes.
-    pub(super) fn new(plan: &ReceiverPlan, buffer_bytes: u64) -> Self {
+    /// For sockets whose smallest buffer has so many bytes. Without a budget, the sleep behind a round that found few ready sockets; zero for none.
+    #[must_use]
+    pub fn new(budget: Option<Duration>, few: Duration, buffer_bytes: u64) -> Self {
         let burst_ns = (buffer_bytes / 4).saturating_mul(1_000_000_000) / LINK_BYTES_S;
-        let budget_us = plan.latency_budget_us();
-        let most_ns = (budget_us * 1_000).saturating_sub(SLACK_NS).min(burst_ns);
+        let most_ns = budget.map(|budget| {
+            let budget_ns = u64::try_from(budget.as_nanos()).unwrap_or(u64::MAX);
+            budget_ns.saturating_sub(SLACK_NS).min(burst_ns)
+        });
         Self {
-            few: Duration::from_micros(plan.gather_us),
-            most_ns: (budget_us > 0).then_some(most_ns),
-            now_ns: most_ns,
+            few,
+            most_ns,
+            now_ns: most_ns.unwrap_or(0),
         }
     }
 
     /// How long to sleep; nothing: not at all.
-    pub(super) fn pause(&mut self, round: Round) -> Option<Duration> {
+    pub fn pause(&mut self, round: Round) -> Option<Duration> {
         if round.ready == 0 {
             return None;
         }
@@ -84,13 +85,9 @@ mod tests {
 
     const BUFFER: u64 = 8 << 20;
 
-    fn gather(latency_budget_us: u64, gather_us: u64, buffer_bytes: u64) -> Gather {
-        let plan = ReceiverPlan {
-            latency_budget_us: Some(latency_budget_us),
-            gather_us,
-            ..ReceiverPlan::default()
-        };
-        Gather::new(&plan, buffer_bytes)
+    fn gather(budget_us: u64, few_us: u64, buffer_bytes: u64) -> Gather {
+        let budget = (budget_us > 0).then(|| Duration::from_micros(budget_us));
+        Gather::new(budget, Duration::from_micros(few_us), buffer_bytes)
     }
 
     const QUIET: Round = Round {
@@ -171,21 +168,6 @@ mod tests {
             ..few
         };
         assert_eq!(gather.pause(more), None);
-    }
-
-    #[test]
-    fn one_that_looks_without_sleeping_has_no_budget_unless_it_is_said() {
-        let spins = ReceiverPlan {
-            spin_us: 5,
-            ..ReceiverPlan::default()
-        };
-        assert_eq!(spins.latency_budget_us(), 0);
-        let said = ReceiverPlan {
-            latency_budget_us: Some(7),
-            ..spins
-        };
-        assert_eq!(said.latency_budget_us(), 7);
-        assert_eq!(ReceiverPlan::default().latency_budget_us(), 1_000);
     }
 
     #[test]
