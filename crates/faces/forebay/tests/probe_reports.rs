@@ -1,4 +1,4 @@
-//! What a collector is told of a probe's own losses: its options records, read by no part of the product, against what was sent and what came.
+//! What a collector is told of a probe's own losses, and what a killed probe leaves: IPFIX read by no part of the product, against what was sent and what came.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -262,4 +262,149 @@ fn what_the_filter_discards_is_told_in_packets_and_octets() {
         assert_eq!([packets, octets], [selected, all[1] - udp[1]], "{json}");
         assert_eq!(observed, all[0]);
     }
+}
+
+/// Packets by source port, and how many records, of what a file of JSON lines or of IPFIX messages has as far as it is whole.
+fn by_port(bytes: &[u8], is_ipfix: bool) -> (BTreeMap<u64, u64>, u64) {
+    let pairs: Vec<_> = if is_ipfix {
+        let whole = records(bytes).into_iter();
+        let flows = whole.filter(|record| record.contains_key(&PACKETS));
+        flows.map(|flow| (flow[&(0, 7)], flow[&PACKETS])).collect()
+    } else {
+        let text = String::from_utf8(bytes.to_vec()).unwrap();
+        let lines = text.split_inclusive('\n');
+        let whole = lines.filter(|line| line.ends_with('\n'));
+        let values = whole.map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let number = |value: &Value, key: &str| value[key].as_u64().unwrap();
+        let pair = |value: Value| (number(&value, "src_port"), number(&value, "packets"));
+        values.map(pair).collect()
+    };
+    let (mut sums, records) = (BTreeMap::new(), pairs.len() as u64);
+    for (port, packets) in pairs {
+        *sums.entry(port).or_default() += packets;
+    }
+    (sums, records)
+}
+
+/// Packets that came to a probe: to its ring, or to the table in front of that.
+fn came(out: &Path, offload: &str) -> u64 {
+    let place = if offload == "filter" { "below" } else { "ring" };
+    rig::account_items(&rig::audit_json(out), (place, "packets"), "incoming")
+}
+
+#[test]
+fn a_killed_probe_keeps_what_it_wrote_and_the_next_one_begins() {
+    if !is_inside("a_killed_probe_keeps_what_it_wrote_and_the_next_one_begins") {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    for offload in ["off", "software", "filter"] {
+        for export in ["jsonl", "ipfix", "tcp"] {
+            if !killed_and_begun_again(folder.path(), offload, export) {
+                break;
+            }
+        }
+    }
+}
+
+/// Whether this build has what counts below user space.
+fn killed_and_begun_again(folder: &Path, offload: &str, export: &str) -> bool {
+    const EACH: usize = 50;
+    let case = format!("{offload}-{export}");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let collector = (export == "tcp").then(|| {
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            // The end of a process that is killed may be a reset.
+            let _ = listener.accept().unwrap().0.read_to_end(&mut bytes);
+            bytes
+        })
+    });
+    let file = folder.join(format!("{case}.{export}"));
+    let to = match export {
+        "tcp" => format!("ipfix+tcp://{address}"),
+        _ => file.display().to_string(),
+    };
+    let out = folder.join(&case);
+    let mut args = vec!["probe", "--interface", "far", "--idle-timeout", "1s"];
+    args.extend(["--offload", offload, "--format", "json"]);
+    if offload != "off" {
+        args.extend(["--offload-after", "5"]);
+    }
+    let begin = |out: &Path, to: &str| {
+        let mut command = forebay();
+        command.args(&args).args(["--export", to]);
+        let mut run = start(command.arg("--out").arg(out));
+        let has_begun = wait_for("the ledger or an end", || {
+            let has_begun = out.join("ledger").exists();
+            (has_begun || run.is_over()).then_some(has_begun)
+        });
+        if has_begun {
+            return Some(run);
+        }
+        let said = run.end().stderr;
+        assert!(said.contains("Install clang"), "{said}");
+        forebay_testing::skip!("this build has no program for the kernel: {said}");
+        None
+    };
+    let Some(mut run) = begin(&out, &to) else {
+        return false;
+    };
+    send(20, EACH);
+    // All of the first are in records, and the others under way, when it is killed.
+    rig::wait_items(&out, ("export", "flows"), "outgoing", 20);
+    send(20, EACH);
+    wait_for("packets under way", || {
+        (came(&out, offload) >= 2_000).then_some(())
+    });
+    assert!(signal("KILL", run.pid()));
+    wait_for("its end", || run.is_over().then_some(()));
+    let told = rig::audit_json(&out);
+    assert_eq!(told["condition"], "interrupted", "{case}: {told}");
+    // The kernel's counts of a filter and of its socket are read one after the other: not both may have been read behind the last packet.
+    if offload != "filter" {
+        assert_eq!(told["closed"], true, "{case}: {told}");
+    }
+    assert_eq!(came(&out, offload), 2_000, "{case}: {told}");
+    let written = rig::account_items(&told, ("export", "flows"), "outgoing");
+    let bytes = match collector {
+        Some(collector) => collector.join().unwrap(),
+        None => {
+            assert!(!file.exists(), "{case}: it is not whole");
+            fs::read(format!("{}.part", file.display())).unwrap()
+        }
+    };
+    let (found, records) = by_port(&bytes, export != "jsonl");
+    // What is written is in the books a moment later.
+    assert!(
+        written >= 20 && records >= written,
+        "{case}: {records} of {written}"
+    );
+    // A port may have been given twice; a flow that was not over is in no record yet.
+    let is_whole = |packets: &u64| [50, 100].contains(packets);
+    assert!(
+        found.values().filter(|sum| is_whole(sum)).count() >= 20,
+        "{case}: {found:?}"
+    );
+    let all: u64 = found.values().sum();
+    assert!((1_000..=2_000).contains(&all), "{case}: {all}");
+    // Another one, with what it writes to beside it.
+    let (out, next) = (
+        folder.join(format!("{case}-next")),
+        folder.join(format!("{case}-next.jsonl")),
+    );
+    let run = begin(&out, &next.display().to_string()).unwrap();
+    send(20, EACH);
+    wait_for("packets", || (came(&out, offload) >= 1_000).then_some(()));
+    let json = end(run);
+    let (found, _) = by_port(&fs::read(&next).unwrap(), false);
+    let found: u64 = found.values().sum();
+    assert_eq!(
+        (found, &json["packets_exported"]),
+        (1_000, &1_000.into()),
+        "{case}: {json}"
+    );
+    rig::assert_closed(&json, &out);
+    true
 }
