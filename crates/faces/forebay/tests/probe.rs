@@ -102,6 +102,97 @@ fn in_folder(folder: &TempDir, name: &str) -> String {
     folder.path().join(name).display().to_string()
 }
 
+/// What a capture has each way, by its own bytes: classic pcap of Ethernet, little-endian, IP without fragments.
+fn ways_of_bytes(pcap: &Path) -> BTreeMap<Way, Volume> {
+    let bytes = fs::read(pcap).unwrap();
+    let mut rest = &bytes[24..];
+    let mut ways: BTreeMap<Way, Volume> = BTreeMap::new();
+    while let Some((head, more)) = rest.split_first_chunk::<16>() {
+        let [.., c0, c1, c2, c3, _, _, _, _] = *head;
+        let (frame, more) = more.split_at(u32::from_le_bytes([c0, c1, c2, c3]) as usize);
+        rest = more;
+        let short = |bytes: &[u8], at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+        let (kind, ip) = match short(frame, 12) {
+            0x8100 => (short(frame, 16), &frame[18..]),
+            kind => (kind, &frame[14..]),
+        };
+        let (ends, octets, protocol, body) = match kind {
+            0x0800 => {
+                let end = |at: usize| <[u8; 4]>::try_from(&ip[at..at + 4]).unwrap();
+                let ends = [end(12), end(16)].map(|end| Ipv4Addr::from(end).to_string());
+                let header = usize::from(ip[0] & 15) * 4;
+                (ends, u64::from(short(ip, 2)), ip[9], &ip[header..])
+            }
+            0x86dd => {
+                let end = |at: usize| <[u8; 16]>::try_from(&ip[at..at + 16]).unwrap();
+                let ends = [end(8), end(24)].map(|end| Ipv6Addr::from(end).to_string());
+                (ends, 40 + u64::from(short(ip, 4)), ip[6], &ip[40..])
+            }
+            other => panic!("a frame of kind {other:#06x}"),
+        };
+        let port = |at: usize| match protocol {
+            6 | 17 | 132 => u64::from(short(body, at)),
+            _ => 0,
+        };
+        let [from, to] = ends;
+        let way = (from, to, port(0), port(2), protocol.into());
+        let sum = ways.entry(way).or_default();
+        *sum = [sum[0] + 1, sum[1] + octets];
+    }
+    ways
+}
+
+/// A profile of FlowTest's form, of another maker: each 12th or 60th of its rows, or all of them where its folder is named.
+fn profile(name: &str) -> PathBuf {
+    let all = std::env::var_os("FOREBAY_VECTORS").map(PathBuf::from);
+    let folder = all.map(|all| all.join("flow"));
+    let own = || forebay_testing::root().join("crates/faces/forebay/tests/profiles");
+    folder.unwrap_or_else(own).join(name)
+}
+
+#[test]
+fn records_of_profiles_of_another_maker_are_what_the_bytes_have() {
+    let folder = TempDir::new().unwrap();
+    for name in ["geant-like-morning.csv", "nix-like-morning.csv"] {
+        let pcap = folder.path().join("it.pcap");
+        let mut command = forebay();
+        command.args(["emulate", "traffic", "--format", "json", "--profile"]);
+        command.arg(profile(name)).args(["--snap", "128"]);
+        let made = start(command.arg("--pcap").arg(&pcap)).end().json_of(0);
+        let ways = ways_of_bytes(&pcap);
+        let sum = |at: usize| ways.values().map(|volume| volume[at]).sum::<u64>();
+        assert!(sum(0) > 20_000 && made["packets"] == sum(0), "{made}");
+        for offload in ["off", "software"] {
+            let jsonl = in_folder(&folder, "flows.jsonl");
+            let mut args = vec!["--export", &*jsonl, "--offload", offload];
+            let collector = Nfcapd::start(&folder.path().join(offload));
+            let address = collector
+                .as_ref()
+                .map(|it| format!("ipfix+udp://127.0.0.1:{}", it.port));
+            args.extend(address.iter().flat_map(|address| ["--export", address]));
+            let json = probe(&pcap, &args).json_of(0);
+            assert!(
+                ways_of_lines(&lines(Path::new(&jsonl))) == ways,
+                "{name} {offload}: {json}"
+            );
+            let offloaded = json["packets_offloaded"].as_u64().unwrap();
+            assert_eq!(offloaded > 0, offload == "software", "{name}: {json}");
+            for key in ["residual_packets", "residual_octets"] {
+                assert_eq!(json[key], 0, "{json}");
+            }
+            if let Some(collector) = collector {
+                let told = collector.end();
+                assert_eq!(told.number("Packets:"), sum(0), "{}", told.0);
+                assert_eq!(told.number("Bytes:"), sum(1), "{}", told.0);
+                assert_eq!(told.number("Sequence failures:"), 0, "{}", told.0);
+            }
+            fs::remove_dir_all(folder.path().join(offload)).unwrap_or(());
+            fs::remove_file(&jsonl).unwrap();
+        }
+        fs::remove_file(&pcap).unwrap();
+    }
+}
+
 #[test]
 fn traffic_that_is_made_in_the_probe_is_that_of_a_capture() {
     let folder = TempDir::new().unwrap();
