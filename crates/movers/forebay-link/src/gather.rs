@@ -12,8 +12,9 @@ const SLACK_NS: u64 = 60_000;
 const LEAST_NS: u64 = 20_000;
 /// Part of a buffer that may fill in a sleep: one in so many.
 const PART: u64 = 8;
-/// Bytes in a second of the fastest link that one sender is believed to have: 10 Gb/s. A burst at its rate must not fill a quarter of a buffer in one sleep.
-const LINK_BYTES_S: u64 = 1_250_000_000;
+/// What is charged to a buffer in a second of a burst, in bytes: a link of 10 Gb/s of datagrams of 1 kB, for each of which the kernel charges about twice as much. It must not
+/// fill a quarter of the smallest buffer in one sleep.
+const BURST_BYTES_S: u64 = 2_500_000_000;
 /// A round that found fewer ready sockets than this was not worth its wake-up, where no budget is set.
 const FEW_PORTS: usize = 16;
 
@@ -42,14 +43,16 @@ pub struct Gather {
 }
 
 impl Gather {
-    /// For sockets whose smallest buffer has so many bytes. Without a budget, the sleep behind a round that found few ready sockets; zero for none.
+    /// For sockets whose smallest buffer has so many bytes. Without a budget, or with buffers that leave less time than that, `few` is the sleep behind a round that found few
+    /// ready sockets; zero for none.
     #[must_use]
     pub fn new(budget: Option<Duration>, few: Duration, buffer_bytes: u64) -> Self {
-        let burst_ns = (buffer_bytes / 4).saturating_mul(1_000_000_000) / LINK_BYTES_S;
-        let most_ns = budget.map(|budget| {
-            let budget_ns = u64::try_from(budget.as_nanos()).unwrap_or(u64::MAX);
-            budget_ns.saturating_sub(SLACK_NS).min(burst_ns)
-        });
+        let sleep_ns = |all_ns: u64| all_ns.saturating_sub(SLACK_NS);
+        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let burst_ns = (buffer_bytes / 4).saturating_mul(1_000_000_000) / BURST_BYTES_S;
+        let has_room = |most: &u64| sleep_ns(burst_ns) >= ns(few).min(*most);
+        let most_ns = budget.map(ns).map(sleep_ns).filter(has_room);
+        let most_ns = most_ns.map(|most| most.min(sleep_ns(burst_ns)));
         Self {
             few,
             most_ns,
@@ -83,7 +86,7 @@ impl Gather {
 mod tests {
     use super::*;
 
-    const BUFFER: u64 = 8 << 20;
+    const BUFFER: u64 = 16 << 20;
 
     fn gather(budget_us: u64, few_us: u64, buffer_bytes: u64) -> Gather {
         let budget = (budget_us > 0).then(|| Duration::from_micros(budget_us));
@@ -146,14 +149,21 @@ mod tests {
 
     #[test]
     fn a_burst_at_the_rate_of_the_link_fills_a_quarter_of_a_small_buffer_at_most() {
-        let bytes = 212_992;
-        let sleep = gather(1_000_000, 0, bytes).pause(Round {
+        let bytes = 2 << 20;
+        let idle = Round {
             took_ns: 0,
             ..QUIET
-        });
-        let burst = sleep.unwrap().as_secs_f64() * LINK_BYTES_S as f64;
+        };
+        let sleep = gather(1_000_000, 0, bytes).pause(idle).unwrap();
+        let longest = sleep + Duration::from_nanos(SLACK_NS);
+        let burst = longest.as_secs_f64() * BURST_BYTES_S as f64;
         assert!(burst <= bytes as f64 / 4.0 + 1.0, "{burst}");
         assert!(burst > bytes as f64 / 5.0, "{burst}");
+        // One that has no room for the sleep without a budget has that one.
+        let mut small = gather(1_000, 200, 425_984);
+        assert_eq!(small.pause(idle), None);
+        let few = Round { ready: 1, ..idle };
+        assert_eq!(small.pause(few), Some(Duration::from_micros(200)));
     }
 
     #[test]

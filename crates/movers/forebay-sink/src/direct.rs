@@ -63,8 +63,14 @@ impl DirectFile {
     /// Appends bytes that are to lie from `offset` on. In memory they lie as in the file, by the alignment.
     fn append(&self, piece: &[u8], offset: u64) -> io::Result<()> {
         // Behind the end of a file that was cut nothing is written: what is left would end in the middle of other events.
-        if self.file.metadata()?.len() < offset {
+        let length = self.file.metadata()?.len();
+        if length < offset {
             return Err(FILE_CUT.into());
+        }
+        if length > offset {
+            tracing::warn!("what is behind the events of a file is cut off");
+            self.file.set_len(offset)?;
+            self.forget_reserved();
         }
         let from_page = (offset % ALIGN_BYTES as u64) as usize;
         let head = if from_page == 0 {

@@ -166,7 +166,7 @@ impl Books {
             host.group,
             "receiver_gathers",
             "",
-            "Sleeps of the receiver after a round that found few datagrams (latency_budget_us, gather_us)",
+            "Sleeps of the receiver in which datagrams gather (latency_budget_us, gather_us)",
         );
         link_rings(&mut schema, plan, &ports, &builder);
         let (offers, sinks) = sinks::declare_sinks(&mut schema, plan, &builder);

@@ -63,10 +63,10 @@ struct Receiver<'a> {
     host: HostBook,
     /// Its word for sleeps in which datagrams gather.
     gathers: Counter,
-    /// The largest part of a socket's buffer that was taken since the last sleep, in 1/1024.
+    /// The largest part of a socket's buffer that was taken since all were empty, in 1/1024.
     fullest: u64,
-    /// Sleeps in which datagrams gathered.
-    pauses: u64,
+    /// Rounds that left the sockets empty.
+    rounds: u64,
     leak: Leak,
     /// Ports whose ring was full at their last turn.
     blocked: Vec<usize>,
@@ -141,7 +141,7 @@ impl<'a> Receiver<'a> {
             host,
             gathers: books.gathers,
             fullest: 0,
-            pauses: 0,
+            rounds: 0,
             leak,
             blocked: Vec::new(),
             housekeeping_ns: 0,
@@ -175,7 +175,7 @@ impl<'a> Receiver<'a> {
     fn serve(&mut self) -> Result<u64, RunError> {
         let spin = Duration::from_micros(self.plan.receiver.spin_us);
         let buffers = self.ports.iter().map(Port::buffer_bytes);
-        let few = Duration::from_micros(self.plan.receiver.gather_us);
+        let few = self.plan.receiver.gather();
         let budget = self.plan.receiver.latency_budget();
         let mut gather = Gather::new(budget, few, buffers.min().unwrap_or(0));
         let mut ready = Vec::with_capacity(256);
@@ -203,6 +203,7 @@ impl<'a> Receiver<'a> {
                     .filter(|token| **token != CONTROL_TOKEN)
                     .map(|token| *token as usize),
             )?;
+            let has_blocked = !self.blocked.is_empty();
             self.unblock()?;
             let mut now_ns = clock::monotonic_ns();
             let round = Round {
@@ -211,11 +212,16 @@ impl<'a> Receiver<'a> {
                 fullest: self.fullest,
                 took_ns: now_ns - begun_ns,
             };
-            if let Some(pause) = gather.pause(round) {
+            let pause = gather.pause(round);
+            if !has_more {
+                // The sockets were empty: what comes is counted anew.
+                (self.fullest, self.rounds) = (0, self.rounds + 1);
+            }
+            // The socket of a port whose queue was full fills up.
+            if let Some(pause) = pause.filter(|_| !has_blocked) {
                 self.host.add(self.gathers, 1);
                 std::thread::sleep(pause);
                 now_ns = clock::monotonic_ns();
-                (self.fullest, self.pauses) = (0, self.pauses + 1);
             }
             if now_ns >= self.housekeeping_ns {
                 self.housekeeping_ns = now_ns + KERNEL_LOOK.as_nanos() as u64;
@@ -231,7 +237,7 @@ impl<'a> Receiver<'a> {
             let Some(port) = self.ports.get_mut(index) else {
                 continue;
             };
-            port.gather_from(self.pauses);
+            port.gather_from(self.rounds);
             match port.turn(
                 &self.plan.receiver,
                 &mut self.batch,

@@ -220,7 +220,7 @@ fn every_key_arrives_in_the_plan() {
         (builder.completion, builder.trigger_bits),
         (Completion::Discard, 16)
     );
-    assert_eq!((receiver.gather_us, builder.gather_us), (10, 11));
+    assert_eq!((receiver.gather_us, builder.gather_us), (Some(10), 11));
     assert_eq!(receiver.latency_budget(), Some(Duration::from_micros(12)));
     assert_eq!((builder.check_tag, builder.timeout_ms), (false, 20));
     assert_eq!((builder.timeout_events, builder.window_events), (30, 40));
@@ -317,7 +317,9 @@ fn a_receiver_that_spins_lets_nothing_gather_unless_it_is_said() {
         chain.plan.receiver.latency_budget()
     };
     assert_eq!(budget(""), Some(Duration::from_millis(1)));
-    assert_eq!(budget("spin_us = 5\n"), None);
+    for less in ["spin_us = 5\n", "gather_us = 200\n", "real_time = 3\n"] {
+        assert_eq!(budget(less), None, "{less}");
+    }
     assert_eq!(budget("latency_budget_us = 0\n"), None);
     let said = budget("spin_us = 5\nlatency_budget_us = 7\n");
     assert_eq!(said, Some(Duration::from_micros(7)));

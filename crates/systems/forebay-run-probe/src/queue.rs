@@ -224,7 +224,7 @@ impl Drop for Outlet<'_> {
 #[cfg(test)]
 mod tests {
     use forebay_flow::plugins::Fields;
-    use forebay_flow::{EndReason, FlowKey, FlowRecord};
+    use forebay_flow::{EndReason, FlowKey, FlowRecord, Volume};
 
     use super::*;
 
@@ -289,10 +289,13 @@ mod tests {
         let queue = Queue::new(3, 2);
         for (lane, packets) in [(0, 3), (2, 40)] {
             let octets = packets * 100;
-            Outlet::new(&queue, lane).ignore(Volume { packets, octets });
+            Outlet::new(&queue, lane).tell(Losses {
+                ignored: Volume { packets, octets },
+                ..Losses::default()
+            });
         }
         let (packets, octets) = (43, 4_300);
-        assert_eq!(queue.ignored(), Volume { packets, octets });
+        assert_eq!(queue.losses().ignored, Volume { packets, octets });
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::writer::Told;
 
 /// So many times a removed or cut file is told by its name; further ones are counted.
 const REMOVED_TOLD_MAX: u32 = 16;
+
 impl HldWriter {
     /// Looks whether the open file is as it was left. What is not there any more is counted, and a new file begins with the
     /// next block; true when the books must be committed.

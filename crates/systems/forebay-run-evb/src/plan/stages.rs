@@ -50,9 +50,9 @@ settings! {
         /// How long to look for data before sleeping: lower latency for CPU time.
         spin_us: u64 [0..=1_000_000] = 0,
         /// How long a datagram may wait in its socket's buffer for others, so that one wake-up does for all of them: less CPU time for as much latency. Shorter where buffers are small or fill up. 0: gather_us decides.
-        latency_budget_us: Option<u64> [0..=1_000_000] => "1000, and 0 with spin_us",
-        /// Without a budget: how long to let datagrams gather after a round that found few of them. 0: not at all.
-        gather_us: u64 [0..=1_000_000] = 200,
+        latency_budget_us: Option<u64> [0..=1_000_000] => "1000, and 0 with spin_us, gather_us or real_time",
+        /// Without a budget, and where buffers are too small for one: how long to let datagrams gather after a round that found few of them. 0: not at all.
+        gather_us: Option<u64> [0..=1_000_000] => "200",
         /// Whether the kernel stamps each datagram; without it there is no latency histogram.
         stamps: bool = true,
         /// Whether the kernel may merge datagrams. Its drop counter is then a lower bound.
@@ -69,13 +69,21 @@ settings! {
 impl ReceiverPlan {
     /// What is usual for one that need not look without sleeping.
     const LATENCY_BUDGET_US: u64 = 1_000;
+    const GATHER_US: u64 = 200;
 
     /// How long a datagram may wait for others, if that is said or usual.
     #[must_use]
     pub fn latency_budget(&self) -> Option<Duration> {
-        let usual = u64::from(self.spin_us == 0) * Self::LATENCY_BUDGET_US;
+        let wants_less = self.spin_us > 0 || self.gather_us.is_some() || self.real_time.is_some();
+        let usual = u64::from(!wants_less) * Self::LATENCY_BUDGET_US;
         let budget_us = self.latency_budget_us.unwrap_or(usual);
         (budget_us > 0).then(|| Duration::from_micros(budget_us))
+    }
+
+    /// How long datagrams may gather after a round that found few of them.
+    #[must_use]
+    pub fn gather(&self) -> Duration {
+        Duration::from_micros(self.gather_us.unwrap_or(Self::GATHER_US))
     }
 }
 

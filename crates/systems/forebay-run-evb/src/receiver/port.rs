@@ -46,8 +46,8 @@ pub(super) struct Port {
     batch_id: u64,
     /// Its receive buffer, bytes.
     buffer_bytes: u64,
-    /// Sleeps of the receiver when `charged` was begun.
-    sleeps: u64,
+    /// Rounds that had left the sockets empty when `charged` was begun.
+    rounds: u64,
     /// About what the kernel charged for datagrams that were taken since, bytes.
     charged: u64,
     /// Mean datagram size of late, in bytes, times 16.
@@ -78,7 +78,7 @@ impl Port {
         Ok(Self {
             index: index as u32,
             buffer_bytes: link.fill()?.limit_bytes,
-            sleeps: 0,
+            rounds: 0,
             charged: 0,
             link,
             batch_id: lanes.booked_batch(),
@@ -98,10 +98,10 @@ impl Port {
         self.buffer_bytes
     }
 
-    /// Counts what is taken from this sleep of the receiver on.
-    pub(super) fn gather_from(&mut self, sleeps: u64) {
-        if self.sleeps != sleeps {
-            (self.sleeps, self.charged) = (sleeps, 0);
+    /// Counts what is taken since so many rounds had left the sockets empty.
+    pub(super) fn gather_from(&mut self, rounds: u64) {
+        if self.rounds != rounds {
+            (self.rounds, self.charged) = (rounds, 0);
         }
     }
 

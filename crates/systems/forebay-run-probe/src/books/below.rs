@@ -78,6 +78,7 @@ impl BelowBook {
         for (words, seen) in words.tables.iter().zip(seen) {
             part.book.set(words.frames.incoming.items, seen.frames);
             part.book.set(words.frames.outgoing.items, seen.told());
+            part.book.set(words.frames.held.items, seen.on_the_way());
             let counted = offload::volume(seen.counts.of(Term::Counted));
             part.volume(words.offload.incoming, counted);
             part.volume(words.offload.outgoing, seen.taken);

@@ -37,6 +37,17 @@ impl Seen {
         told + self.came_up.unwrap_or_default()
     }
 
+    /// Frames that it let go on, and that their sockets had not counted yet when those were last asked: at the end there are none.
+    pub(crate) fn on_the_way(&self) -> u64 {
+        let Some(came_up) = self.came_up.filter(|_| self.held.is_none()) else {
+            return 0;
+        };
+        let goes_on = |term: &Term| !matches!(term, Term::Seen | Term::Counted | Term::Metadata);
+        let ends = Term::ALL.into_iter().filter(goes_on);
+        let gone: u64 = ends.map(|term| self.counts.of(term).frames).sum();
+        gone.saturating_sub(came_up)
+    }
+
     /// What it has of flows that are in it: at the end by all of them, before by what it has counted and what was taken out.
     pub(crate) fn held(&self) -> Volume {
         if let Some(held) = self.held {
@@ -75,6 +86,14 @@ mod tests {
             };
             // Beside two that were counted.
             assert_eq!(at_sockets.told(), 2 + came_up);
+            // What the sockets have not counted yet is between both, and at the end nothing is.
+            assert_eq!(at_sockets.on_the_way(), 2_u64.saturating_sub(came_up));
+            let at_end = Seen {
+                held: Some(Tally::default()),
+                ..at_sockets
+            };
+            assert_eq!(at_end.on_the_way(), 0);
         }
+        assert_eq!(seen.on_the_way(), 0);
     }
 }
