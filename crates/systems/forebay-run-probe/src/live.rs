@@ -100,6 +100,9 @@ impl<'a> Live<'a> {
             }
         };
         let broken = broken.or(self.drain().err().map(|error| error.to_string()));
+        // What is told of losses with the last records is what it came to.
+        let seen = self.look().err().map(|error| error.to_string());
+        let broken = broken.or(seen);
         self.flows.end_all();
         let shown = self.look().err().map(|error| error.to_string());
         self.book.show_end(&self.flows, Some(&self.ring));

@@ -18,7 +18,7 @@ use forebay_run_probe::{ProbePlan, ProbeRecord};
 use forebay_testing::wire::{carries, is_inside, lay, sh};
 
 const FLOWS: usize = 8;
-const ROUNDS: usize = 40;
+const ROUNDS: usize = 100;
 const PAYLOAD: usize = 100;
 /// Octets of a datagram's headers.
 const HEADERS: usize = 28;
@@ -35,7 +35,7 @@ fn send() -> Sums {
         for socket in &sockets {
             socket.send_to(&[7; PAYLOAD], "10.0.0.2:5000").unwrap();
         }
-        thread::sleep(Duration::from_millis(5));
+        thread::sleep(Duration::from_millis(10));
     }
     let ports = sockets.iter().map(|it| it.local_addr().unwrap().port());
     let sum = [ROUNDS, ROUNDS * (PAYLOAD + HEADERS)].map(|it| it as u64);

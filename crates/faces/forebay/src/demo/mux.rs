@@ -208,6 +208,9 @@ fn print(record: &MuxDemoRecord) {
             print_line(format_args!("{}: lost at {place}: {packets}", client.name));
         }
     }
+    for (place, packets) in &summary.wire_drops {
+        print_line(format_args!("of all clients: lost at {place}: {packets}"));
+    }
     for check in &summary.disagreements {
         print_line(format_args!(
             "NOT THE SAME: {}: {} and {}",

@@ -55,7 +55,7 @@ impl fmt::Display for NotTraffic {
         let least = NamedProfile::packets_min();
         write!(
             f,
-            "{PREFIX}{} names no traffic; give {PREFIX}PROFILE, {PREFIX}PROFILE:PACKETS or {PREFIX}PROFILE:PACKETS:SEED, with {least} packets or more; the profiles are {names}; \
+            "{PREFIX}{} names no traffic; give {PREFIX}PROFILE, {PREFIX}PROFILE:PACKETS or {PREFIX}PROFILE:PACKETS:SEED, {least} packets or more, in digits; the profiles are {names}; \
              a file of this name is ./{PREFIX}{}",
             self.0, self.0
         )

@@ -15,7 +15,7 @@ const LONGER: u64 = 2;
 pub enum Verdict {
     /// They had less than they asked for, or had it late, and after the change they had all of it sooner.
     Helped,
-    /// They had what they asked for before it as well.
+    /// They had what they asked for before it as well as after it.
     NotNeeded,
     /// They did not have what they asked for after it, or not sooner.
     DidNotHelp,
@@ -76,9 +76,9 @@ fn verdict(before: &Side, after: &Side) -> Verdict {
         (then, now) => then.is_none() && now.is_some(),
     };
     match (before.share >= ENOUGH && !was_late, after.share >= ENOUGH) {
-        (true, _) => Verdict::NotNeeded,
+        (true, true) => Verdict::NotNeeded,
         (false, true) => Verdict::Helped,
-        (false, false) => Verdict::DidNotHelp,
+        (_, false) => Verdict::DidNotHelp,
     }
 }
 

@@ -107,7 +107,11 @@ impl<'a> Watching<'a> {
         let Some(open) = self.open.take() else {
             return Ok(None);
         };
-        Ok(Some(self.read(load)?.since(&open)))
+        let span = self.read(load)?.since(&open);
+        // What is counted is shown from time to time: in less than that there is nothing to be seen.
+        let is_long = span.to_s - span.from_s >= SHOWN.as_secs_f64();
+        let is_asked = span.clients.iter().all(|client| client.asked_packets > 0);
+        Ok(Some(span).filter(|_| is_long && is_asked))
     }
 
     fn change(&mut self) -> Result<()> {
