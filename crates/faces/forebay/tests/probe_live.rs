@@ -17,8 +17,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use forebay_testing::wire::{self as namespace, carries, lay, sh};
-use rig::{Run, forebay, signal, signal_had, start, wait_for};
+use forebay_testing::wire::{carries, is_at_wire, sh};
+use rig::at_far::{end, probe};
+use rig::{forebay, signal, signal_had, start, wait_for};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -28,23 +29,6 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 /// Packets and octets by source port.
 type Sent = BTreeMap<u64, [u64; 2]>;
-
-/// Whether this process is in a namespace of its own, with a wire. If not, the test named runs in one, as a process of its own.
-fn is_inside(test: &str) -> bool {
-    let is_inside = namespace::is_inside(test);
-    if is_inside {
-        wire();
-    }
-    is_inside
-}
-
-/// What is sent to 10.0.0.2 comes in at `far`, where nobody answers, and nothing else does.
-fn wire() {
-    lay();
-    sh("ip link set lo up; ip address add 10.0.0.1/24 dev near");
-    sh("ip neighbour add 10.0.0.2 lladdr 02:00:00:00:00:02 dev near");
-    carries();
-}
 
 /// Sends datagrams from so many sockets in turn; what each of them sent is added to `sent`.
 fn send(sockets: usize, datagrams: usize, sent: &mut Sent) {
@@ -95,29 +79,6 @@ fn total(sent: &Sent) -> [u64; 2] {
         .fold([0; 2], |sum, one| [sum[0] + one[0], sum[1] + one[1]])
 }
 
-/// A probe at work.
-fn probe(out: &Path, args: &[&str]) -> Run {
-    let mut command = forebay();
-    command.args([
-        "probe",
-        "--interface",
-        "far",
-        "--format",
-        "json",
-        "--idle-timeout",
-        "1s",
-    ]);
-    let run = start(command.args(args).arg("--out").arg(out));
-    // The books are made when the interface is read.
-    wait_for("the ledger", || out.join("ledger").exists().then_some(()));
-    run
-}
-
-fn end(run: Run) -> Value {
-    assert!(signal("TERM", run.pid()));
-    run.end().json_of(0)
-}
-
 /// Waits until so many packets, sent or lost in a ring, are in the books.
 fn wait_packets(out: &Path, packets: u64) {
     rig::wait_items(out, ("ring", "packets"), "incoming", packets);
@@ -160,7 +121,7 @@ fn realtime_ns() -> u64 {
 
 #[test]
 fn records_of_an_interface_are_what_was_sent_and_come_in_time_without_a_packet() {
-    if !is_inside("records_of_an_interface_are_what_was_sent_and_come_in_time_without_a_packet") {
+    if !is_at_wire("records_of_an_interface_are_what_was_sent_and_come_in_time_without_a_packet") {
         return;
     }
     let folder = TempDir::new().unwrap();
@@ -205,7 +166,7 @@ fn records_of_an_interface_are_what_was_sent_and_come_in_time_without_a_packet()
 
 #[test]
 fn what_a_full_ring_loses_is_found_by_name() {
-    if !is_inside("what_a_full_ring_loses_is_found_by_name") {
+    if !is_at_wire("what_a_full_ring_loses_is_found_by_name") {
         return;
     }
     let folder = TempDir::new().unwrap();
@@ -333,7 +294,7 @@ fn wait_flows(session: &Mutex<Session>, flows: usize) {
 
 #[test]
 fn a_collector_that_was_away_gets_what_waited_for_it_with_the_templates() {
-    if !is_inside("a_collector_that_was_away_gets_what_waited_for_it_with_the_templates") {
+    if !is_at_wire("a_collector_that_was_away_gets_what_waited_for_it_with_the_templates") {
         return;
     }
     let folder = TempDir::new().unwrap();
@@ -367,7 +328,7 @@ fn a_collector_that_was_away_gets_what_waited_for_it_with_the_templates() {
 
 #[test]
 fn a_collector_that_stays_away_costs_records_by_name_and_never_packets() {
-    if !is_inside("a_collector_that_stays_away_costs_records_by_name_and_never_packets") {
+    if !is_at_wire("a_collector_that_stays_away_costs_records_by_name_and_never_packets") {
         return;
     }
     let folder = TempDir::new().unwrap();
@@ -405,7 +366,7 @@ fn a_collector_that_stays_away_costs_records_by_name_and_never_packets() {
 
 #[test]
 fn an_interface_that_goes_down_is_awaited_and_one_that_is_gone_ends_the_run() {
-    if !is_inside("an_interface_that_goes_down_is_awaited_and_one_that_is_gone_ends_the_run") {
+    if !is_at_wire("an_interface_that_goes_down_is_awaited_and_one_that_is_gone_ends_the_run") {
         return;
     }
     let folder = TempDir::new().unwrap();
@@ -445,7 +406,7 @@ fn an_interface_that_goes_down_is_awaited_and_one_that_is_gone_ends_the_run() {
 
 #[test]
 fn what_vanishes_between_the_kernel_and_the_exporters_is_found() {
-    if !is_inside("what_vanishes_between_the_kernel_and_the_exporters_is_found") {
+    if !is_at_wire("what_vanishes_between_the_kernel_and_the_exporters_is_found") {
         return;
     }
     for hop in ["ring", "packets", "records", "queue"] {

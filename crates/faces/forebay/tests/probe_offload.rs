@@ -12,7 +12,7 @@ use std::fs;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 
-use forebay_testing::wire::{self, carries, lay, sh};
+use forebay_testing::wire::is_at_wire;
 use rig::{Ended, Run, forebay, signal, start, wait_for};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -226,18 +226,6 @@ fn a_file_whose_keys_do_not_go_together_is_told_so() {
     }
 }
 
-/// Whether this process is in a namespace of its own, with a wire whose far end has no address.
-fn is_inside(test: &str) -> bool {
-    let is_inside = wire::is_inside(test);
-    if is_inside {
-        lay();
-        sh("ip link set lo up; ip address add 10.0.0.1/24 dev near");
-        sh("ip neighbour add 10.0.0.2 lladdr 02:00:00:00:00:02 dev near");
-        carries();
-    }
-    is_inside
-}
-
 /// A probe with the program of the kernel at `far`; none where there is no program.
 fn with_program(out: &Path, leak: &str) -> Option<Run> {
     let mut command = forebay();
@@ -302,7 +290,7 @@ fn send_until_counted(out: &Path, packets: u64) -> BTreeMap<u64, [u64; 2]> {
 
 #[test]
 fn the_kernel_counts_and_every_packet_is_in_its_record() {
-    if !is_inside("the_kernel_counts_and_every_packet_is_in_its_record") {
+    if !is_at_wire("the_kernel_counts_and_every_packet_is_in_its_record") {
         return;
     }
     let folder = TempDir::new().unwrap();
@@ -345,7 +333,7 @@ fn the_kernel_counts_and_every_packet_is_in_its_record() {
 
 #[test]
 fn rights_that_a_process_lacks_are_named() {
-    if !is_inside("rights_that_a_process_lacks_are_named") {
+    if !is_at_wire("rights_that_a_process_lacks_are_named") {
         return;
     }
     for (kept, missing) in [
@@ -369,7 +357,7 @@ fn rights_that_a_process_lacks_are_named() {
 
 #[test]
 fn what_the_kernel_counted_and_nobody_got_is_found() {
-    if !is_inside("what_the_kernel_counted_and_nobody_got_is_found") {
+    if !is_at_wire("what_the_kernel_counted_and_nobody_got_is_found") {
         return;
     }
     let folder = TempDir::new().unwrap();
@@ -394,7 +382,7 @@ fn programs_at_far() -> String {
 
 #[test]
 fn a_killed_probe_leaves_no_program_and_books_that_say_what_was_in_flight() {
-    if !is_inside("a_killed_probe_leaves_no_program_and_books_that_say_what_was_in_flight") {
+    if !is_at_wire("a_killed_probe_leaves_no_program_and_books_that_say_what_was_in_flight") {
         return;
     }
     let folder = TempDir::new().unwrap();

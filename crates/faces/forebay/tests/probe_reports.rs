@@ -13,7 +13,8 @@ use std::io::Read;
 use std::net::{TcpListener, UdpSocket};
 use std::path::Path;
 
-use forebay_testing::wire::{self, carries, lay, sh};
+use forebay_testing::wire::is_at_wire;
+use rig::at_far::{end, probe};
 use rig::{forebay, signal, start, wait_for};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -105,18 +106,6 @@ fn told<const N: usize>(records: &[BTreeMap<Element, u64>], elements: [Element; 
     })
 }
 
-/// Whether this process is in a namespace of its own, with a wire: what is sent to 10.0.0.2 comes in at `far`. If not, the test named runs in one.
-fn is_inside(test: &str) -> bool {
-    let is_inside = wire::is_inside(test);
-    if is_inside {
-        lay();
-        sh("ip link set lo up; ip address add 10.0.0.1/24 dev near");
-        sh("ip neighbour add 10.0.0.2 lladdr 02:00:00:00:00:02 dev near");
-        carries();
-    }
-    is_inside
-}
-
 /// Sends datagrams from as many sockets as there are flows, so that each is a flow of its own; their octets.
 fn send(flows: usize, each: usize) -> u64 {
     let sockets = (0..flows).map(|_| UdpSocket::bind("10.0.0.1:0").unwrap());
@@ -131,23 +120,9 @@ fn send(flows: usize, each: usize) -> u64 {
     octets
 }
 
-fn probe(out: &Path, args: &[&str]) -> rig::Run {
-    let mut command = forebay();
-    command.args(["probe", "--interface", "far", "--format", "json"]);
-    command.args(["--idle-timeout", "1s"]).args(args);
-    let run = start(command.arg("--out").arg(out));
-    wait_for("the ledger", || out.join("ledger").exists().then_some(()));
-    run
-}
-
-fn end(run: rig::Run) -> Value {
-    assert!(signal("TERM", run.pid()));
-    run.end().json_of(0)
-}
-
 #[test]
 fn a_collector_that_was_away_is_told_of_each_record_without_room() {
-    if !is_inside("a_collector_that_was_away_is_told_of_each_record_without_room") {
+    if !is_at_wire("a_collector_that_was_away_is_told_of_each_record_without_room") {
         return;
     }
     let folder = TempDir::new().unwrap();
@@ -195,7 +170,7 @@ fn a_collector_that_was_away_is_told_of_each_record_without_room() {
 
 #[test]
 fn packets_that_the_kernel_lost_are_told_with_the_records_of_the_others() {
-    if !is_inside("packets_that_the_kernel_lost_are_told_with_the_records_of_the_others") {
+    if !is_at_wire("packets_that_the_kernel_lost_are_told_with_the_records_of_the_others") {
         return;
     }
     let folder = TempDir::new().unwrap();
@@ -296,7 +271,7 @@ fn came(out: &Path, offload: &str) -> u64 {
 
 #[test]
 fn a_killed_probe_keeps_what_it_wrote_and_the_next_one_begins() {
-    if !is_inside("a_killed_probe_keeps_what_it_wrote_and_the_next_one_begins") {
+    if !is_at_wire("a_killed_probe_keeps_what_it_wrote_and_the_next_one_begins") {
         return;
     }
     let folder = TempDir::new().unwrap();

@@ -71,6 +71,30 @@ pub fn lay() {
     }
 }
 
+/// Lays the wire so that what is sent to 10.0.0.2 comes in at `far`, which has no address, and waits until it carries.
+///
+/// # Panics
+/// It cannot be made, or does not carry within 20 s.
+pub fn lead() {
+    lay();
+    sh("ip link set lo up; ip address add 10.0.0.1/24 dev near");
+    sh("ip neighbour add 10.0.0.2 lladdr 02:00:00:00:00:02 dev near");
+    carries();
+}
+
+/// Whether this process is in a namespace of its own, with a wire that [leads](lead) to `far`. If not, the test named runs in one, as [`is_inside`] has it.
+///
+/// # Panics
+/// The test fails there, or there is no such wire.
+#[must_use]
+pub fn is_at_wire(test: &str) -> bool {
+    let is_inside = is_inside(test);
+    if is_inside {
+        lead();
+    }
+    is_inside
+}
+
 /// Waits until both ends carry: the kernel says so some time after they were set up, and drops what is sent before.
 ///
 /// # Panics

@@ -207,7 +207,7 @@ pub(crate) struct DirectOut {
 
 impl DirectOut {
     /// Starts the thread. `queue_bytes` is the room that blocks have before they are written: pieces take less than half of it together.
-    /// `progress` goes up with each piece that is done: whoever waits for the end sees that it comes nearer.
+    /// `progress` goes up with each piece that is done: a wait for the end sees by it that the end comes nearer.
     pub(crate) fn start(queue_bytes: u64, progress: Arc<AtomicU64>) -> io::Result<Self> {
         let share = usize::try_from(queue_bytes / 8).unwrap_or(PIECE_BYTES_MAX);
         let bytes = share.clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX) / ALIGN_BYTES * ALIGN_BYTES;

@@ -15,7 +15,7 @@ use forebay_ledger::Leak;
 use forebay_run::{Host, Stop, System, Urgency};
 use forebay_run_probe::config::{OffloadChoice, ProbeSettings};
 use forebay_run_probe::{ProbePlan, ProbeRecord};
-use forebay_testing::wire::{carries, is_inside, lay, sh};
+use forebay_testing::wire::is_at_wire;
 
 const FLOWS: usize = 8;
 const ROUNDS: usize = 100;
@@ -56,10 +56,6 @@ fn sums(jsonl: &Path) -> Sums {
 /// What a probe of two threads says of what was sent; nothing where the kernel takes no program of this process.
 fn probed(offload: OffloadChoice) -> Option<ProbeRecord> {
     let folder = tempfile::tempdir().unwrap();
-    lay();
-    sh("ip address add 10.0.0.1/24 dev near");
-    sh("ip neighbour add 10.0.0.2 lladdr 02:00:00:00:00:02 dev near");
-    carries();
     let out = folder.path().join("out");
     let jsonl = folder.path().join("flows.jsonl");
     let settings = ProbeSettings {
@@ -115,7 +111,7 @@ fn assert_counted(record: &ProbeRecord, kind: &str) {
 
 #[test]
 fn by_a_program_on_the_interface() {
-    if is_inside("by_a_program_on_the_interface")
+    if is_at_wire("by_a_program_on_the_interface")
         && let Some(record) = probed(OffloadChoice::Xdp)
     {
         assert_counted(&record, "xdp");
@@ -124,7 +120,7 @@ fn by_a_program_on_the_interface() {
 
 #[test]
 fn by_a_program_at_the_sockets() {
-    if is_inside("by_a_program_at_the_sockets")
+    if is_at_wire("by_a_program_at_the_sockets")
         && let Some(record) = probed(OffloadChoice::Filter)
     {
         assert_counted(&record, "filter");

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::rig::{self, Ended, Run, certificates, forebay, signal, signal_had, start, wait_for};
 use super::{
-    Sent, Session, assert_all_came, collect, end, is_inside, lines, probe, send, wait_flows,
+    Sent, Session, assert_all_came, collect, end, is_at_wire, lines, probe, send, wait_flows,
     wait_packets,
 };
 
@@ -28,7 +28,7 @@ fn has_openssl() -> bool {
 
 /// Whether the test named is inside, with what it needs.
 fn is_ready(test: &str) -> bool {
-    has_openssl() && is_inside(&format!("over_tls::{test}"))
+    has_openssl() && is_at_wire(&format!("over_tls::{test}"))
 }
 
 /// A directory with `host.pem`, `host.key` and `authority.pem`.

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::rig;
 use super::rig::nfcapd::Nfcapd;
-use super::{SECOND_NS, end, is_inside, number, probe, realtime_ns, wait_packets};
+use super::{SECOND_NS, end, is_at_wire, number, probe, realtime_ns, wait_packets};
 
 /// Flows of one datagram each, which all go to ports of their own; `pause` comes behind each hundred.
 fn flows(sockets: u16, each: u16, mut pause: impl FnMut(u64)) {
@@ -32,7 +32,7 @@ fn flows(sockets: u16, each: u16, mut pause: impl FnMut(u64)) {
 
 #[test]
 fn nfcapd_loses_none_of_20_000_flows_a_second() {
-    if !is_inside("over_udp::nfcapd_loses_none_of_20_000_flows_a_second") {
+    if !is_at_wire("over_udp::nfcapd_loses_none_of_20_000_flows_a_second") {
         return;
     }
     // Where others have the CPUs for long the collector is not woken in time, which says nothing of the pace.
@@ -79,7 +79,7 @@ fn to_nfcapd() -> Option<u64> {
 /// 200,000 records go at the usual pace in 10 s.
 #[test]
 fn records_over_udp_come_in_time_however_many_end_at_once() {
-    if !is_inside("over_udp::records_over_udp_come_in_time_however_many_end_at_once") {
+    if !is_at_wire("over_udp::records_over_udp_come_in_time_however_many_end_at_once") {
         return;
     }
     let folder = TempDir::new().unwrap();

@@ -21,7 +21,7 @@ const MEMORY_BYTES: f64 = 5e9;
 /// Shortest run that counts, in s.
 const COUNTS_S_MIN: f64 = 1.0;
 /// Where files lie in memory.
-const MEMORY: &str = "/dev/shm";
+pub(super) const MEMORY: &str = "/dev/shm";
 
 fn run(setup: &Setup, session: &Session) -> Result<Measured> {
     session.go_on()?;

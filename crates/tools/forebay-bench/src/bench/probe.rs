@@ -121,12 +121,12 @@ impl Peer {
     }
 }
 
-pub(super) fn cpu_s(reaped: &Reaped) -> f64 {
+fn cpu_s(reaped: &Reaped) -> f64 {
     (reaped.cpu.user_ns + reaped.cpu.system_ns) as f64 / 1e9
 }
 
 /// Runs a program to its end. One that does not come to it is killed.
-pub(super) fn reaped(command: &mut Command) -> std::io::Result<Reaped> {
+fn reaped(command: &mut Command) -> std::io::Result<Reaped> {
     let mut child = command.spawn()?;
     let begun = Instant::now();
     loop {

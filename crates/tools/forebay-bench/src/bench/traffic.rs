@@ -2,19 +2,18 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use forebay_report::statistics::Spread;
 
+use super::disk::{Dd, dd};
 use super::line::{Goal, Line};
-use super::probe::{cpu_s, json_of, number, of, reaped};
+use super::parts::MEMORY;
+use super::probe::{json_of, number, of};
 use super::{Lines, Session};
 
-/// A file system in memory, where there is one.
-const MEMORY: &str = "/dev/shm";
 const PROFILE: &str = "geant-like-morning";
-const MIB: u64 = 1 << 20;
 const KINDS: [Kind; 2] = [
     Kind {
         what: "first 128 bytes",
@@ -78,8 +77,8 @@ fn line(kind: &Kind, own: Spread, plain: Spread, folder: &Path) -> Line {
         own,
     )
     .goal(Goal::AtLeast(kind.goal_hz))
-    .beside("dd of as many bytes", plain)
-    .note(format!("{PROFILE}, in {}", folder.display()))
+    .beside(Dd::Cached.words(), plain)
+    .note(format!("{PROFILE}; as many bytes, in {}", folder.display()))
 }
 
 /// A capture: its packets, how many a second of CPU, and its bytes.
@@ -95,16 +94,8 @@ fn made(session: &Session, folder: &Path, kind: &Kind) -> Result<(f64, f64, u64)
     Ok((number(&record, "packets")?, rate_hz, bytes))
 }
 
-/// CPU time of `dd` for a file of about so many bytes, in s.
+/// CPU time of `dd` for so many bytes, in s.
 fn written_s(folder: &Path, bytes: u64) -> Result<f64> {
-    let to = Scratch(folder.join(format!("forebay-bench-{}.dd", std::process::id())));
-    let mut command = Command::new("dd");
-    command.args(["if=/dev/zero", "bs=1M"]);
-    command.arg(format!("count={}", bytes.div_ceil(MIB)));
-    let mut out = std::ffi::OsString::from("of=");
-    out.push(&to.0);
-    command.arg(out).stderr(Stdio::null());
-    let reaped = reaped(&mut command).context("dd")?;
-    ensure!(reaped.status.success(), "dd ended with {}", reaped.status);
-    Ok(cpu_s(&reaped))
+    let written = dd(folder, bytes.div_ceil(1 << 20) as usize, Dd::Cached)?;
+    Ok(written.cpu_s_per_gb * bytes as f64 / 1e9)
 }
