@@ -111,7 +111,8 @@ fn mib(session: &Session) -> usize {
     }
 }
 
-fn check_room(directory: &Path, mib: usize) -> Result<()> {
+/// An error where a file system has less room than so many MiB and some to spare.
+pub(super) fn check_room(directory: &Path, mib: usize) -> Result<()> {
     let needed = ((mib as u64) << 20) + SPARE_BYTES;
     if let Some((_, free)) = host::file_system_bytes(directory)
         && free < needed
