@@ -95,14 +95,21 @@ pub struct Mapping {
     access: Access,
 }
 
-/// Takes the pages of `[offset, offset + bytes)` of a file in memory from the system, as they would be when they are first touched. What is
+/// Takes the pages of `[offset, offset + bytes)` of a file in memory from the system, cleared, as they would be when they are first touched. What is
 /// in them stays as it is, also when another process writes there meanwhile.
+///
+/// The kernel asked once provides pages, and clears each of them as it is touched, which is most of what that costs. Asked for those that it has provided, it clears
+/// them (Linux mm/shmem.c, `shmem_get_folio_gfp`).
 ///
 /// # Errors
 /// The memory cannot be had.
 pub fn take_pages(fd: impl AsFd, offset: u64, bytes: u64) -> Result<(), SysError> {
-    rustix::fs::fallocate(fd, FallocateFlags::empty(), offset, bytes)
-        .map_err(|errno| SysError::new("fallocate", format!("{bytes} bytes of memory"), errno))
+    for _ in 0..2 {
+        rustix::fs::fallocate(&fd, FallocateFlags::empty(), offset, bytes).map_err(|errno| {
+            SysError::new("fallocate", format!("{bytes} bytes of memory"), errno)
+        })?;
+    }
+    Ok(())
 }
 
 impl Mapping {
