@@ -100,3 +100,84 @@ impl Capture {
         file.finish().map_err(writing(&path))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use forebay_traffic::Direction;
+
+    use super::*;
+
+    fn packet(ip_bytes: u32) -> Packet {
+        Packet {
+            at_ns: 0,
+            row: 7,
+            direction: Direction::Forward,
+            ip_bytes,
+            wire_bytes: 1_500,
+            captured_bytes: 60,
+            tcp_flags: 0,
+            is_last: false,
+        }
+    }
+
+    fn amount(packets: u64, octets: u64) -> Amount {
+        Amount { packets, octets }
+    }
+
+    fn terms(capture: &Capture) -> [Amount; 3] {
+        [capture.buffered, capture.written, capture.unwritten]
+    }
+
+    #[test]
+    fn each_packet_is_buffered_written_or_not_and_the_file_has_what_was_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.pcap");
+        let mut capture = Capture::create(&path, None).unwrap();
+        let none = Amount::default();
+        capture.take(1, &packet(40), &[1; 60]).unwrap();
+        capture.take(END_NS - 1, &packet(50), &[2; 64]).unwrap();
+        assert_eq!(terms(&capture), [amount(2, 90), none, none]);
+        let late = capture.take(END_NS, &packet(1_000), &[3; 60]);
+        assert!(matches!(late, Err(TrafficError::Late { row: 7 })));
+        assert_eq!(terms(&capture), [amount(2, 90), none, amount(1, 1_000)]);
+        capture.write().unwrap();
+        assert_eq!(terms(&capture), [none, amount(2, 90), amount(1, 1_000)]);
+        capture.take(2, &packet(60), &[4; 60]).unwrap();
+        capture.write().unwrap();
+        assert_eq!(terms(&capture), [none, amount(3, 150), amount(1, 1_000)]);
+        // A disk that is full.
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let disk = std::mem::replace(&mut capture.to, full);
+        capture.take(3, &packet(70), &[5; 60]).unwrap();
+        capture.take(3, &packet(7), &[5; 60]).unwrap();
+        assert!(capture.write().is_err());
+        assert_eq!(
+            terms(&capture),
+            [none, amount(3, 150), amount(3, 1_000 + 77)]
+        );
+        capture.to = disk;
+        capture.finish().unwrap();
+        // The header of the file, those of three packets, and what was captured of them.
+        let bytes = std::fs::read(&path).unwrap();
+        assert_eq!(bytes.len(), 24 + 3 * 16 + 60 + 64 + 60);
+    }
+
+    #[test]
+    fn a_buffer_that_is_full_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut capture = Capture::create(&folder.path().join("a.pcap"), None).unwrap();
+        let frame = [0; 408];
+        let packets = (BUFFER_BYTES - 24) / (16 + frame.len());
+        assert_eq!(24 + packets * (16 + frame.len()), BUFFER_BYTES);
+        for at in 1..=packets as u64 {
+            let before = terms(&capture);
+            assert_eq!(
+                before,
+                [amount(at - 1, 9 * (at - 1)), amount(0, 0), amount(0, 0)]
+            );
+            capture.take(at, &packet(9), &frame).unwrap();
+        }
+        let all = amount(packets as u64, 9 * packets as u64);
+        assert_eq!(terms(&capture), [amount(0, 0), all, amount(0, 0)]);
+    }
+}

@@ -71,3 +71,68 @@ impl SentTruth {
         self.to.finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(row: u64, direction: Direction, ip_bytes: u32, is_last: bool) -> Packet {
+        Packet {
+            at_ns: 0,
+            row,
+            direction,
+            ip_bytes,
+            wire_bytes: 0,
+            captured_bytes: 0,
+            tcp_flags: 1 << row,
+            is_last,
+        }
+    }
+
+    /// What is written of a flow is what was sent of it, at the times when it was sent.
+    #[test]
+    fn a_flow_is_what_was_sent_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("truth.csv");
+        let mut sent = SentTruth::new(Truth::create(&path).unwrap());
+        let key = |source_port| FlowKey {
+            source: [10, 0, 0, 1].into(),
+            destination: [10, 0, 0, 2].into(),
+            protocol: 6,
+            source_port,
+            destination_port: 80,
+        };
+        // Of row 1 the second packet is refused, of row 2 all, and rows 3 and 4 have packets left at the end.
+        for row in 0..=4 {
+            sent.begin(row, &key(row as u16));
+            sent.begin(row, &key(9));
+        }
+        let mut count = |row, direction, ip_bytes, at_ns, is_last| {
+            let packet = packet(row, direction, ip_bytes, is_last);
+            if at_ns > 0 {
+                sent.count(&packet, at_ns);
+            }
+            sent.settle(&packet).unwrap();
+        };
+        let (forward, reverse) = (Direction::Forward, Direction::Reverse);
+        count(0, forward, 100, 5, false);
+        count(1, reverse, 31, 6, false);
+        count(3, forward, 70, 7, false);
+        count(0, reverse, 50, 8, false);
+        count(0, forward, 102, 9, true);
+        count(2, forward, 1, 0, true);
+        count(1, forward, 40, 0, true);
+        sent.cut().unwrap();
+        sent.finish().unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let rows: Vec<_> = text.lines().skip(1).collect();
+        assert_eq!(
+            rows,
+            [
+                "0,10.0.0.1,10.0.0.2,0,80,6,2,202,1,50,5,9,1,1",
+                "1,10.0.0.1,10.0.0.2,1,80,6,0,0,1,31,6,6,0,2",
+                "3,10.0.0.1,10.0.0.2,3,80,6,1,70,0,0,7,7,8,0",
+            ]
+        );
+    }
+}

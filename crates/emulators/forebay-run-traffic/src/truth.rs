@@ -72,3 +72,58 @@ impl Truth {
         self.file.finish().map_err(writing(&self.path))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use forebay_traffic::{FlowKey, SideTruth};
+
+    use super::*;
+
+    #[test]
+    fn a_flow_is_from_its_earliest_packet_to_its_latest_of_either_side() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("truth.csv");
+        let mut truth = Truth::create(&path).unwrap();
+        let side = |packets, first_ns, last_ns| SideTruth {
+            packets,
+            octets: packets * 100,
+            first_ns,
+            last_ns,
+            tcp_flags: packets as u8,
+        };
+        let none = SideTruth::default();
+        for (row, forward, reverse) in [
+            (0, side(3, 20, 30), side(2, 10, 25)),
+            (1, side(3, 20, 30), none),
+            (2, none, side(2, 10, 25)),
+        ] {
+            let key = FlowKey {
+                source: [10, 0, 0, 1].into(),
+                destination: [10, 0, 0, 2].into(),
+                protocol: 6,
+                source_port: 1,
+                destination_port: 2,
+            };
+            let flow = FlowTruth {
+                row,
+                key,
+                forward,
+                reverse,
+                is_adjusted: false,
+            };
+            truth.take(&flow, 1_000).unwrap();
+        }
+        truth.finish().unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let rows: Vec<_> = text.lines().collect();
+        assert_eq!(
+            rows,
+            [
+                HEADER.trim_end(),
+                "0,10.0.0.1,10.0.0.2,1,2,6,3,300,2,200,1010,1030,3,2",
+                "1,10.0.0.1,10.0.0.2,1,2,6,3,300,0,0,1020,1030,3,0",
+                "2,10.0.0.1,10.0.0.2,1,2,6,0,0,2,200,1010,1025,0,2",
+            ]
+        );
+    }
+}

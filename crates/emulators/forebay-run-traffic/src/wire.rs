@@ -192,3 +192,130 @@ impl Wire {
         self.truth.map_or(Ok(()), SentTruth::finish)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use forebay_testing::wire::{is_inside, sh};
+    use forebay_traffic::Direction;
+
+    use super::*;
+    use crate::truth::Truth;
+
+    const KEY: FlowKey = FlowKey {
+        source: IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
+        destination: IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
+        protocol: 17,
+        source_port: 1,
+        destination_port: 2,
+    };
+
+    fn packet(row: u64, direction: Direction, ip_bytes: u32, is_last: bool) -> Packet {
+        let frame_bytes = (ip_bytes + ETHERNET_HEADER_BYTES) as usize;
+        Packet {
+            at_ns: 0,
+            row,
+            direction,
+            ip_bytes,
+            wire_bytes: frame_bytes,
+            captured_bytes: frame_bytes,
+            tcp_flags: 0,
+            is_last,
+        }
+    }
+
+    fn amount(packets: u64, octets: u64) -> Amount {
+        Amount { packets, octets }
+    }
+
+    /// What left the loopback interface, by the kernel's own count: frames, and their bytes behind the Ethernet header.
+    fn left() -> (u64, u64) {
+        let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
+        let line = table
+            .lines()
+            .find_map(|line| line.trim_start().strip_prefix("lo:"));
+        let numbers: Vec<u64> = line
+            .unwrap()
+            .split_whitespace()
+            .map(|number| number.parse().unwrap())
+            .collect();
+        (numbers[9], numbers[8])
+    }
+
+    #[test]
+    fn each_refusal_is_its_own_term() {
+        let refusals = [
+            Refusal::Device,
+            Refusal::Down,
+            Refusal::Gone,
+            Refusal::TooLong,
+            Refusal::Other(5),
+        ];
+        let terms = refusals.map(WireDrop::of);
+        assert_eq!(
+            terms.map(WireDrop::name),
+            [
+                "device",
+                "interface_down",
+                "interface_gone",
+                "too_long",
+                "refused"
+            ]
+        );
+    }
+
+    #[test]
+    fn each_packet_waits_is_sent_or_is_refused_by_its_reason() {
+        if !is_inside("wire::tests::each_packet_waits_is_sent_or_is_refused_by_its_reason") {
+            return;
+        }
+        sh("ip link set lo up");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("truth.csv");
+        let truth = SentTruth::new(Truth::create(&path).unwrap());
+        let port = SendPort::open("lo").unwrap();
+        let mut wire = Wire::new(port, "lo", 300, Some(truth));
+        for one in [
+            packet(0, Direction::Forward, 100, false),
+            packet(0, Direction::Reverse, 60, true),
+            packet(1, Direction::Forward, 286, true),
+            packet(2, Direction::Forward, 50, true),
+            packet(3, Direction::Forward, 41, false),
+            packet(4, Direction::Forward, 42, false),
+        ] {
+            wire.room().unwrap().fill(0xff);
+            wire.take(one, Some(&KEY));
+        }
+        assert_eq!((wire.packets(), wire.held()), (6, amount(6, 579)));
+        let (stop, before) = (Stop::of_library().unwrap(), left());
+        wire.send(2, &stop).unwrap();
+        let after = left();
+        assert_eq!((after.0 - before.0, after.1 - before.1), (2, 160));
+        assert_eq!((wire.sent, wire.held()), (amount(2, 160), amount(4, 419)));
+        sh("ip link set lo mtu 100");
+        wire.send(1, &stop).unwrap();
+        assert_eq!(wire.held(), amount(3, 133));
+        sh("ip link set lo down");
+        wire.send(1, &stop).unwrap();
+        assert_eq!(wire.held(), amount(2, 83));
+        wire.end().unwrap();
+        assert_eq!((wire.packets(), wire.held()), (0, amount(0, 0)));
+        assert_eq!(wire.sent, amount(2, 160));
+        assert_eq!(left(), after);
+        let mut refused = [Amount::default(); WireDrop::ALL.len()];
+        refused[WireDrop::TooLong.index()] = amount(1, 286);
+        refused[WireDrop::InterfaceDown.index()] = amount(1, 50);
+        refused[WireDrop::NotSent.index()] = amount(2, 83);
+        assert_eq!(wire.refused, refused);
+        wire.finish().unwrap();
+        // Flows of which nothing was sent are in no truth.
+        let truth = std::fs::read_to_string(&path).unwrap();
+        let rows: Vec<_> = truth.lines().skip(1).collect();
+        assert_eq!(rows.len(), 1, "{truth}");
+        assert!(
+            rows[0].starts_with("0,127.0.0.1,127.0.0.1,1,2,17,1,100,1,60,"),
+            "{truth}"
+        );
+    }
+}
