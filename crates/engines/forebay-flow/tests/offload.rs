@@ -394,6 +394,53 @@ fn a_flow_without_room_below_stays_and_is_asked_for_again_later() {
     world.ends(now_ns);
 }
 
+/// Of flows that below has forgotten each is told.
+#[test]
+fn a_flow_that_below_does_not_give_back_is_counted_as_missing() {
+    let mut world = World::new(&short(), Box::new(Packets(0)), 4);
+    for ms in [1, 2] {
+        for host in 1..=3 {
+            world.comes(&packet(&plain(host, 0), SECOND_NS + ms * 1_000_000));
+            world.handles(1);
+        }
+    }
+    assert_eq!(world.table.offload_counts().watched, 3);
+    world.below.0.lock().unwrap().flows.clear();
+    for host in 1..=3 {
+        assert!(world.table.take_back(&key(host)));
+        let counts = world.table.offload_counts();
+        assert_eq!((counts.missing, counts.returned), (host.into(), 0));
+    }
+}
+
+/// From the moment at which there was no room on, to the nanosecond.
+#[test]
+fn a_flow_without_room_is_asked_for_again_after_a_pause() {
+    let mut world = World::new(&short(), Box::new(Packets(0)), 0);
+    for (ns, refused) in [(0, 0), (1, 1), (100_000_000, 1), (100_000_001, 2)] {
+        world.comes(&packet(&plain(1, 0), SECOND_NS + ns));
+        world.handles(1);
+        assert_eq!(world.table.offload_counts().refused, refused, "{ns}");
+    }
+}
+
+/// A packet that is younger than the begin of the watch by just the guard may have one from before behind it.
+#[test]
+fn a_flow_is_counted_when_the_clock_is_past_its_watch_and_a_guard() {
+    let mut world = World::new(&short(), Box::new(Packets(0)), 4);
+    let begin_ns = SECOND_NS + 1;
+    for (ns, counted) in [
+        (SECOND_NS, 0),
+        (begin_ns, 0),
+        (begin_ns + 1_000_000, 0),
+        (begin_ns + 1_000_001, 1),
+    ] {
+        world.comes(&packet(&plain(1, 0), ns));
+        world.handles(1);
+        assert_eq!(world.table.offload_counts().counted, counted, "{ns}");
+    }
+}
+
 /// While others are under way a flow is only watched: a FIN among them would be missed.
 #[test]
 fn nothing_is_counted_below_while_packets_from_before_are_under_way() {

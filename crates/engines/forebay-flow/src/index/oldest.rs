@@ -101,3 +101,33 @@ impl Policy for Oldest {
         self.free.push(place);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flows_of_one_hash_are_told_apart() {
+        let mut index = Oldest::new(4);
+        let hash = 0xabcd_0000_0000;
+        let places = [hash, hash, hash + 1].map(|hash| index.enter(hash));
+        for place in places {
+            assert_eq!(index.find(hash, |found| found == place), Some(place));
+        }
+        assert_eq!(index.find(hash, |_| false), None);
+        // Of another hash none is asked for.
+        assert_eq!(index.find(1 << 63, |_| true), None);
+        index.remove(hash, places[0]);
+        assert_eq!(index.find(hash, |found| found == places[0]), None);
+        assert_eq!(
+            index.find(hash, |found| found == places[2]),
+            Some(places[2])
+        );
+    }
+
+    #[test]
+    fn at_most_half_of_the_cells_are_in_use() {
+        let cells = [1, 2, 5, 8, 9].map(|flows| Oldest::new(flows).cells.len());
+        assert_eq!(cells, [2, 4, 16, 16, 32]);
+    }
+}

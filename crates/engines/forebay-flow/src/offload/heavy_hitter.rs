@@ -106,4 +106,27 @@ mod tests {
         // 40 of 1000 are less than half of the share.
         assert_eq!(wanted, 0);
     }
+
+    /// With the least window, 16 packets, and 4 counters: 4 packets of a flow are enough.
+    #[test]
+    fn a_flow_is_wanted_from_its_last_packet_that_is_lacking_on() {
+        let mut policy = HeavyHitter::new(2, 1, 1);
+        let mut wants = |flows: &str| -> Vec<bool> {
+            let wants = flows.bytes().map(|name| {
+                let mut view = flow([1, 0], 0, 0);
+                view.key.source_port = name.into();
+                policy.wants(&view)
+            });
+            wants.collect()
+        };
+        assert_eq!(wants("aaa"), [false; 3]);
+        // The fifth flow takes one off all of them, and is itself not counted: only the first one is left.
+        assert_eq!(wants("bcde"), [false; 4]);
+        assert_eq!(wants("a"), [false]);
+        assert_eq!(wants("fgh"), [false; 3]);
+        assert_eq!(wants("aaf"), [true, true, false]);
+        assert_eq!(wants("gg"), [false; 2]);
+        // A window has 16 packets, and the next one begins without any.
+        assert_eq!(wants("aaaa"), [false, false, false, true]);
+    }
 }

@@ -118,4 +118,31 @@ mod tests {
             assert_eq!((clock, ahead.disbelieved), (right, disbelieved), "{time}");
         }
     }
+
+    /// From a clock at 100 ns, where 10 ns ahead are near.
+    #[test]
+    fn a_time_is_near_up_to_the_lead_and_so_is_a_witness() {
+        for (times, right, disbelieved) in [
+            (&[110][..], 110, 0),
+            (&[111], 100, 0),
+            // The second one is near, and no witness.
+            (&[111, 110], 110, 1),
+            // Each is the other's witness, whichever comes first.
+            (&[111, 121], 121, 0),
+            (&[121, 111], 121, 0),
+            (&[111, 122], 111, 0),
+            (&[122, 111], 111, 0),
+            (&[122, 111, 123], 123, 0),
+        ] {
+            let mut ahead = Ahead::default();
+            let clock = times
+                .iter()
+                .fold(100, |clock, time| ahead.hear(clock, 10, *time));
+            assert_eq!(
+                (clock, ahead.disbelieved),
+                (right, disbelieved),
+                "{times:?}"
+            );
+        }
+    }
 }
