@@ -325,10 +325,10 @@ impl Port {
             total: self.umem.total() as u64,
             free: free as u64,
             fill,
-            kernel_receiving: lent.saturating_sub(fill + received),
+            kernel_receiving: between(lent, [fill, received]),
             received,
             send,
-            kernel_sending: sent.saturating_sub(send + completed),
+            kernel_sending: between(sent, [send, completed]),
             completed,
         }
     }
@@ -341,10 +341,27 @@ impl AsFd for Port {
     }
 }
 
+/// Buffers that the kernel has between two rings: those that are out, without those in one of both.
+fn between(out: u64, [to, from]: [u64; 2]) -> u64 {
+    out.saturating_sub(to + from)
+}
+
 /// The kernel has no room or no time now.
 fn is_later(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
         Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_neither_ring_is_between_them() {
+        let between = [(9, [2, 4]), (9, [4, 0]), (9, [9, 0]), (8, [4, 5])]
+            .map(|(out, rings)| between(out, rings));
+        assert_eq!(between, [3, 5, 0, 0]);
+    }
 }

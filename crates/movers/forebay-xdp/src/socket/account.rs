@@ -76,3 +76,37 @@ impl Buffers {
             + self.completed
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_place_is_in_the_sum_once() {
+        let buffers = Buffers {
+            total: 1_000,
+            free: 1,
+            fill: 2,
+            kernel_receiving: 4,
+            received: 8,
+            send: 16,
+            kernel_sending: 32,
+            completed: 64,
+        };
+        assert_eq!(buffers.sum(), 127);
+    }
+
+    /// The kernel's looks into an empty ring, and what it refused to believe, are no frames.
+    #[test]
+    fn frames_are_lost_for_two_reasons() {
+        let statistics = Statistics {
+            dropped: 3,
+            invalid_fill: 100,
+            invalid_send: 200,
+            ring_full: 5,
+            fill_empty: 400,
+            send_empty: 800,
+        };
+        assert_eq!(statistics.lost(), 8);
+    }
+}

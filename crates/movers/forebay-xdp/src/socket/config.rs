@@ -108,4 +108,39 @@ mod tests {
         assert_eq!(tries(Copying::Never, true), [28, 12]);
         assert_eq!(tries(Copying::Copy, false), [10]);
     }
+
+    #[test]
+    fn settings_are_checked_at_both_ends_where_they_are_used() {
+        fn with(change: impl FnOnce(&mut PortConfig)) -> Option<&'static str> {
+            let mut config = PortConfig::default();
+            change(&mut config);
+            match config.validate() {
+                Err(XdpError::Power { name, .. }) => Some(name),
+                other => other.err().map(|_| "another error"),
+            }
+        }
+        type Set = fn(&mut PortConfig, u32);
+        let all: [(&str, Set, u32); 4] = [
+            ("buffer_bytes", |it, value| it.buffer_bytes = value, 2_048),
+            ("receive_buffers", |it, value| it.receive_buffers = value, 2),
+            ("receive_ring", |it, value| it.receive_ring = value, 2),
+            ("send_buffers", |it, value| it.send_buffers = value, 2),
+        ];
+        for (name, set, low) in all {
+            let high = if low == 2 { BUFFERS_MAX } else { 4_096 };
+            for right in [low, high] {
+                assert_eq!(with(|it| set(it, right)), None, "{name} {right}");
+            }
+            for wrong in [low / 2, low + low / 2, high * 2] {
+                assert_eq!(with(|it| set(it, wrong)), Some(name), "{name} {wrong}");
+            }
+        }
+        // An end that is not there has no ring, and one of both is there.
+        assert_eq!(with(|it| it.send_buffers = 0), None);
+        let only_sends = |it: &mut PortConfig| (it.receive_buffers, it.receive_ring) = (0, 3);
+        assert_eq!(with(only_sends), None);
+        let neither = |it: &mut PortConfig| (it.receive_buffers, it.send_buffers) = (0, 0);
+        assert_eq!(with(neither), Some("send_buffers"));
+        assert_eq!(with(|it| it.receive_ring = 0), Some("receive_ring"));
+    }
 }

@@ -158,3 +158,86 @@ fn transport(bytes: &[u8], said: usize, protocol: u8) -> Result<([u16; 2], u8, u
     }
     Ok((ports, header[13], length))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 10.0.0.1:50000 to a port of 10.0.0.2, with so many bytes behind the header of TCP or UDP.
+    fn frame(protocol: u8, port: u16, payload_bytes: usize) -> Vec<u8> {
+        let header_bytes = if protocol == TCP { 20 } else { 8 };
+        let octets = (20 + header_bytes + payload_bytes) as u16;
+        let [high, low] = octets.to_be_bytes();
+        let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
+        frame.extend([0x45, 0, high, low, 0, 7, 0x40, 0, 64, protocol, 0, 0]);
+        frame.extend([10, 0, 0, 1, 10, 0, 0, 2, 0xc3, 0x50]);
+        frame.extend(port.to_be_bytes());
+        frame.resize(14 + usize::from(octets), 0);
+        if protocol == TCP {
+            frame[46] = 0x50;
+        }
+        frame
+    }
+
+    /// Octets and headers of what is read.
+    fn read(frame: &[u8], cut: usize, config: &Config) -> Result<(u32, usize), Up> {
+        parse(frame, cut, config).map(|packet| (packet.octets, packet.headers))
+    }
+
+    #[test]
+    fn a_frame_that_was_cut_is_as_long_as_it_was() {
+        let config = Config::default();
+        for (protocol, headers) in [(TCP, 54), (UDP, 42)] {
+            let whole = frame(protocol, 443, 10);
+            let octets = (whole.len() - 14) as u32;
+            for kept in 0..=whole.len() {
+                let cut = whole.len() - kept;
+                let expected = match kept {
+                    kept if kept < headers => Err((Term::Truncated, octets)),
+                    _ => Ok((octets, headers)),
+                };
+                assert_eq!(read(&whole[..kept], cut, &config), expected, "{kept}");
+                // On the wire it was padded, or ended before its packet does.
+                let padded = match expected {
+                    Err((term, _)) if kept < 34 => Err((term, octets + 6)),
+                    other => other,
+                };
+                assert_eq!(read(&whole[..kept], cut + 6, &config), padded, "{kept}");
+                if cut > 0 {
+                    let short = Err((Term::Truncated, octets - 1));
+                    assert_eq!(read(&whole[..kept], cut - 1, &config), short, "{kept}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_packet_may_end_behind_its_headers_and_not_within_them() {
+        let config = Config::default();
+        for (protocol, headers) in [(TCP, 54), (UDP, 42)] {
+            let mut bare = frame(protocol, 443, 0);
+            let octets = bare.len() as u32 - 14;
+            assert_eq!(read(&bare, 0, &config), Ok((octets, headers)));
+            bare[17] -= 1;
+            let within = Err((Term::Malformed, octets - 1));
+            assert_eq!(read(&bare, 0, &config), within);
+        }
+    }
+
+    #[test]
+    fn a_tunnel_is_of_udp_by_its_port_and_where_it_is_looked_into() {
+        let is_tunnel = |protocol, port, look_into_tunnels| {
+            let config = Config {
+                look_into_tunnels,
+                ..Config::default()
+            };
+            let frame = frame(protocol, port, 20);
+            matches!(parse(&frame, 0, &config), Err((Term::Tunnel, _)))
+        };
+        for port in [VXLAN_PORT, GTPU_PORT] {
+            assert!(is_tunnel(UDP, port, true));
+            assert!(!is_tunnel(UDP, port, false) && !is_tunnel(TCP, port, true));
+        }
+        assert!(!is_tunnel(UDP, 53, true));
+    }
+}
