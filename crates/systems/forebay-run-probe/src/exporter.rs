@@ -183,3 +183,57 @@ impl Drop for Leave<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use forebay_flow::plugins::Fields;
+    use forebay_flow::{EndReason, FlowKey, FlowRecord, Volume};
+
+    use super::*;
+    use crate::config::ProbeSettings;
+
+    fn row(octets: u64) -> Row {
+        let record = FlowRecord {
+            key: FlowKey::new([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 17),
+            packets: 2,
+            octets,
+            packets_rev: 0,
+            octets_rev: 0,
+            start_ns: 1,
+            end_ns: 2,
+            tcp_flags: 0,
+            tcp_flags_rev: 0,
+            end_reason: EndReason::Idle,
+        };
+        let fields = Fields::default();
+        Row { record, fields }
+    }
+
+    #[test]
+    fn each_record_of_a_lane_comes_to_each_exporter_once() {
+        let (settings, stop) = (ProbeSettings::default(), Stop::of_library().unwrap());
+        let exporter = |_| Exporter::begin(&Export::None, &settings, None, &stop).unwrap();
+        let mut exporters = Exporters {
+            all: (0..3).map(exporter).collect(),
+            lanes: vec![Passed::default(); 2],
+            leak: Leak::off(),
+            stop: stop.clone(),
+        };
+        exporters.take(1, &[row(10), row(200)]);
+        exporters.take(0, &[row(3_000)]);
+        exporters.take(1, &[row(40_000)]);
+        let amount = |flows, octets| Amount {
+            flows,
+            volume: Volume {
+                packets: 2 * flows,
+                octets,
+            },
+        };
+        let lanes = exporters.lanes.iter().map(|lane| (lane.came, lane.went));
+        let (first, second) = (amount(1, 3_000), amount(3, 40_210));
+        assert!(lanes.eq([(first, first), (second, second)]));
+        for exporter in &exporters.all {
+            assert_eq!(exporter.came, amount(4, 43_210));
+        }
+    }
+}

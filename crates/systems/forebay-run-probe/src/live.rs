@@ -48,9 +48,14 @@ impl RingCounts {
         self.kernel.drops + self.no_buffer
     }
 
+    /// Packets that did not come from the interface to the decoder.
+    const fn unread(&self) -> u64 {
+        self.lost() + self.broken
+    }
+
     /// Whether packets that the kernel has counted are still on their way to the ring, or in it, when so many were read.
     const fn has_more(&self, read: u64) -> bool {
-        self.held > 0 || self.kernel.packets > read + self.lost() + self.broken
+        self.held > 0 || self.kernel.packets > read + self.unread()
     }
 }
 
@@ -184,7 +189,7 @@ impl<'a> Live<'a> {
     fn look(&mut self) -> Result<(), ProbeError> {
         self.flows.take_back_closed();
         self.port.count(&mut self.ring)?;
-        self.flows.unread = self.ring.lost() + self.ring.broken;
+        self.flows.unread = self.ring.unread();
         self.flows.hand_over();
         self.flows.came_up(self.ring.kernel.packets);
         Ok(())
@@ -226,5 +231,31 @@ impl<'a> Live<'a> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_is_read_lost_broken_or_still_to_come() {
+        let mut ring = RingCounts {
+            kernel: KernelCounts {
+                packets: 100,
+                drops: 20,
+                freezes: 1_000,
+            },
+            no_buffer: 7,
+            passed: 2_000,
+            broken: 15,
+            downs: 3_000,
+            ..RingCounts::default()
+        };
+        assert_eq!((ring.lost(), ring.unread()), (27, 42));
+        let more = [57, 58, 59].map(|read| ring.has_more(read));
+        assert_eq!(more, [true, false, false]);
+        ring.held = 1;
+        assert!(ring.has_more(58));
     }
 }

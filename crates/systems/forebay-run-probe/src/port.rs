@@ -3,7 +3,9 @@
 use std::os::fd::BorrowedFd;
 
 use forebay_flow::LinkType;
-use forebay_link::packet::{Event, PacketError, PacketPort, PortOptions, RingError, RingSize};
+use forebay_link::packet::{
+    Event, Frames, PacketError, PacketPort, PortOptions, RingError, RingSize,
+};
 
 use crate::config::{InputChoice, OffloadChoice, ProbeSettings};
 use crate::error::ProbeError;
@@ -87,20 +89,7 @@ impl Port {
             Self::Xdp(port) => return port.read(visit),
         };
         let mut block = port.take()?;
-        let frames = block.frames();
-        let packets = frames.packets();
-        let (mut read, mut broken) = (0, 0);
-        for frame in frames {
-            match frame {
-                Ok(frame) => {
-                    read += 1;
-                    visit((frame.timestamp_ns, frame.wire_bytes, frame.bytes));
-                }
-                // The rest of the block is not believed.
-                Err(RingError { .. }) => broken += u64::from(packets - read),
-            }
-        }
-        Some(broken)
+        Some(visit_all(block.frames(), &mut visit))
     }
 
     /// Fills in what is held, and what the kernel has counted.
@@ -142,6 +131,23 @@ impl Port {
     }
 }
 
+/// Visits the frames of a block, and gives how many of them are not believed.
+fn visit_all(frames: Frames<'_>, visit: &mut impl FnMut(Seen<'_>)) -> u64 {
+    let packets = frames.packets();
+    let (mut read, mut broken) = (0, 0);
+    for frame in frames {
+        match frame {
+            Ok(frame) => {
+                read += 1;
+                visit((frame.timestamp_ns, frame.wire_bytes, frame.bytes));
+            }
+            // The rest of the block is not believed.
+            Err(RingError { .. }) => broken += u64::from(packets - read),
+        }
+    }
+    broken
+}
+
 fn packet_ports(interface: &str, settings: &ProbeSettings) -> Result<Vec<PacketPort>, ProbeError> {
     let options = options(settings);
     if settings.offload != OffloadChoice::Filter {
@@ -167,5 +173,44 @@ fn options(settings: &ProbeSettings) -> PortOptions {
         },
         snap_bytes: settings.snap_bytes,
         promiscuous: settings.promiscuous,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A block of three frames of 10 bytes (`linux/if_packet.h`, version 3), the heads of which are where `heads` says, and say so of the next one.
+    fn block(heads: [u32; 3], next: [u32; 3]) -> Vec<u8> {
+        let mut block = vec![0; 400];
+        let mut put = |at: u32, word: u32| {
+            let at = at as usize;
+            block[at..at + 4].copy_from_slice(&word.to_ne_bytes());
+        };
+        put(12, 3);
+        put(16, heads[0]);
+        put(20, 400);
+        for ((head, next), time_ns) in heads.into_iter().zip(next).zip(1..) {
+            put(head, next);
+            put(head + 8, time_ns);
+            put(head + 12, 10);
+            put(head + 16, 60);
+            put(head + 24, 80);
+        }
+        block
+    }
+
+    #[test]
+    fn each_frame_of_a_block_is_visited_or_not_believed() {
+        for (next, read) in [([100, 100, 0], 3), ([100, 9, 0], 1), ([1_000, 100, 0], 0)] {
+            let mut block = block([48, 148, 248], next);
+            let mut seen = Vec::new();
+            let mut visit = |(time_ns, wire_bytes, bytes): Seen<'_>| {
+                seen.push((time_ns, wire_bytes, bytes.len()));
+            };
+            let broken = visit_all(Frames::new(&mut block, true), &mut visit);
+            let expected: Vec<_> = (1..=read).map(|time_ns| (time_ns, 60, 10)).collect();
+            assert_eq!((seen, broken), (expected, 3 - read), "{next:?}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use forebay_run::{Host, Stop};
 
 use super::packet_file::PacketFileDrop;
 use super::*;
-use crate::export::{Export, Exporter, Row};
+use crate::export::{Export, Exporter, Judged, Losses, Row};
 use crate::offload::Below;
 use crate::packets::Tap;
 use crate::packets::{Lane, Written};
@@ -236,6 +236,34 @@ fn each_count_of_a_capture_is_in_its_own_term() {
             ([0, 1, 1, 0, 0, 0], 2)
         );
     }
+}
+
+/// What a collector is told of losses is what the books have of them.
+#[test]
+fn what_was_lost_in_front_of_a_lane_is_told_with_its_records() {
+    let host = Host::new(Stop::of_library().unwrap(), Leak::off(), ());
+    let (plan, queue) = (plan(256), Queue::new(1, 1));
+    let mut flows = Flows::new(&plan, &queue, (0, 7), None, &host).unwrap();
+    take_packets(&mut flows);
+    flows.unread = 11;
+    for _ in 0..3 {
+        flows.outlet.push(row());
+        flows.hand_over();
+    }
+    let volume = |packets, octets| Volume { packets, octets };
+    let expected = Losses {
+        unread_packets: 11,
+        ignored: volume(3, 120),
+        filter: Some(Judged {
+            came_packets: 4,
+            discarded: volume(1, 30),
+        }),
+        no_room: Amount {
+            flows: 2,
+            volume: volume(14, 688),
+        },
+    };
+    assert_eq!(queue.losses(), expected);
 }
 
 #[test]

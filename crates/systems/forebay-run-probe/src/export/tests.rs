@@ -1,5 +1,6 @@
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -141,4 +142,166 @@ fn a_collector_that_is_away_for_a_minute_costs_what_has_no_room_and_gets_the_res
     );
     let expected: Vec<u64> = (before..before + limit).chain([all]).collect();
     assert!(numbers(&second.join().unwrap()) == expected);
+}
+
+/// An output that does what it is told to, and keeps what is reported.
+struct Told {
+    says: VecDeque<Result<usize, usize>>,
+    is_whole_at_end: bool,
+    closes: bool,
+    reported: Arc<Mutex<Vec<Amount>>>,
+}
+
+impl Output for Told {
+    fn write(&mut self, _: &[Row]) -> Result<usize, Unwritten> {
+        self.says
+            .pop_front()
+            .unwrap_or(Ok(0))
+            .map_err(|records| Unwritten {
+                records,
+                why: io::Error::other("told so"),
+            })
+    }
+
+    fn report(&mut self, _: &Losses, not_sent: Amount) -> io::Result<()> {
+        self.reported.lock().unwrap().push(not_sent);
+        Ok(())
+    }
+
+    fn goes_on(&self) -> bool {
+        true
+    }
+
+    fn is_whole_at_end(&self) -> bool {
+        self.is_whole_at_end
+    }
+
+    fn close(&mut self) -> io::Result<()> {
+        match self.closes {
+            true => Ok(()),
+            false => Err(io::Error::other("told so")),
+        }
+    }
+
+    fn finish(self: Box<Self>) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// An exporter of at most 6 records that wait.
+fn told(
+    says: &[Result<usize, usize>],
+    is_whole_at_end: bool,
+    closes: bool,
+) -> (Exporter, Arc<Mutex<Vec<Amount>>>) {
+    let settings = ProbeSettings {
+        queue_flows: 6,
+        ..ProbeSettings::default()
+    };
+    let stop = Stop::of_library().unwrap();
+    let mut exporter = Exporter::begin(&Export::None, &settings, None, &stop).unwrap();
+    let reported = Arc::default();
+    exporter.to = Box::new(Told {
+        says: says.iter().copied().collect(),
+        is_whole_at_end,
+        closes,
+        reported: Arc::clone(&reported),
+    });
+    (exporter, reported)
+}
+
+/// So many flows of a packet each.
+fn amount(flows: u64, octets: u64) -> Amount {
+    Amount {
+        flows,
+        volume: Volume {
+            packets: flows,
+            octets,
+        },
+    }
+}
+
+/// Written, unwritten, without room, held.
+fn terms(exporter: &Exporter) -> [Amount; 4] {
+    [
+        exporter.written,
+        exporter.unwritten,
+        exporter.full,
+        exporter.held(),
+    ]
+}
+
+#[test]
+fn each_record_is_written_or_not_or_waits_as_its_output_says() {
+    let (mut exporter, reported) = told(&[Ok(2), Err(1), Err(0)], false, true);
+    [1, 10, 100, 1_000, 10_000, 100_000, 7, 70]
+        .into_iter()
+        .for_each(|octets| exporter.export(&row(octets)));
+    let none = amount(0, 0);
+    assert_eq!(exporter.came, amount(8, 111_188));
+    assert_eq!(
+        terms(&exporter),
+        [none, none, amount(2, 77), amount(6, 111_111)]
+    );
+    exporter.write();
+    let expected = [
+        amount(2, 11),
+        amount(2, 1_100),
+        amount(2, 77),
+        amount(2, 110_000),
+    ];
+    assert_eq!(terms(&exporter), expected);
+    // Those that found no room in a lane were not sent either.
+    exporter.report(&Losses {
+        no_room: amount(5, 500_000),
+        ..Losses::default()
+    });
+    assert_eq!(*reported.lock().unwrap(), [amount(9, 501_177)]);
+    // There is no time left.
+    exporter.write_all(&Stop::of_library().unwrap(), 0);
+    let expected = [amount(2, 11), amount(4, 111_100), amount(2, 77), none];
+    assert_eq!(terms(&exporter), expected);
+    assert_eq!(exporter.came, amount(8, 111_188));
+}
+
+#[test]
+fn what_nobody_can_read_before_the_end_is_held_until_then() {
+    for closes in [true, false] {
+        let (mut exporter, _) = told(&[Ok(2), Err(1), Ok(1)], true, closes);
+        [1, 10, 100, 1_000]
+            .into_iter()
+            .for_each(|octets| exporter.export(&row(octets)));
+        let none = amount(0, 0);
+        assert_eq!(terms(&exporter), [none, none, none, amount(4, 1_111)]);
+        exporter.write();
+        let at_stake = amount(3, 1_011);
+        assert_eq!(terms(&exporter), [none, amount(1, 100), none, at_stake]);
+        exporter.write_all(&Stop::of_library().unwrap(), 0);
+        let expected = match closes {
+            true => [at_stake, amount(1, 100), none, none],
+            false => [none, amount(4, 1_111), none, none],
+        };
+        assert_eq!(terms(&exporter), expected);
+    }
+}
+
+#[test]
+fn losses_of_all_threads_are_added_up_each_with_its_kind() {
+    let losses = |by: u64, filter| Losses {
+        unread_packets: by,
+        ignored: amount(10 * by, 100 * by).volume,
+        filter,
+        no_room: amount(1_000 * by, 10_000 * by),
+    };
+    let judged = |by: u64| Judged {
+        came_packets: 7 * by,
+        discarded: amount(70 * by, 700 * by).volume,
+    };
+    let mut all = Losses::default();
+    all += losses(1, None);
+    assert_eq!(all, losses(1, None));
+    all += losses(2, Some(judged(2)));
+    all += losses(3, Some(judged(3)));
+    all += losses(4, None);
+    assert_eq!(all, losses(10, Some(judged(5))));
 }

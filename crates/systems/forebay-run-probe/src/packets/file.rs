@@ -199,3 +199,100 @@ fn tell(to: &mut String, known: &Known) {
         let _ = write!(to, " trimmed_from={}", known.captured_bytes);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use forebay_flow::FlowKey;
+
+    use super::*;
+
+    /// A bunch of packets of these lengths.
+    fn bunch(link: LinkType, lengths: &[u32]) -> Bunch {
+        let mut bunch = Bunch::default();
+        for &bytes in lengths {
+            bunch.known.push(known(link, bytes, bytes, None));
+            bunch.bytes.resize(bunch.bytes.len() + bytes as usize, 7);
+        }
+        bunch
+    }
+
+    fn known(link: LinkType, bytes: u32, captured_bytes: u32, rule: Option<u16>) -> Known {
+        Known {
+            time_ns: 5,
+            link,
+            wire_bytes: 1_500,
+            captured_bytes,
+            bytes,
+            key: FlowKey::new([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 17),
+            rule,
+        }
+    }
+
+    fn bulk(packets: u64, bytes: u64) -> Bulk {
+        Bulk { packets, bytes }
+    }
+
+    fn terms(file: &PacketFile, lane: usize) -> [Bulk; 3] {
+        let lane = &file.lanes[lane];
+        [lane.came, lane.written, lane.unwritten]
+    }
+
+    /// Interface and length of each packet in a capture, block by block (draft-ietf-opsawg-pcapng).
+    fn packets(mut bytes: &[u8]) -> Vec<(u32, u32)> {
+        let mut packets = Vec::new();
+        while !bytes.is_empty() {
+            let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+            if word(0) == 6 {
+                packets.push((word(8), word(20)));
+            }
+            bytes = &bytes[word(4) as usize..];
+        }
+        packets
+    }
+
+    #[test]
+    fn each_packet_of_a_lane_is_written_or_not_and_is_in_the_file_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.pcapng");
+        let (mut file, _sender) = PacketFile::create(&path, Leak::off()).unwrap();
+        file.lanes.resize_with(2, Written::default);
+        let (ip, ethernet) = (LinkType::RawIp, LinkType::Ethernet);
+        file.write(1, &bunch(ip, &[20, 30]));
+        file.write(0, &bunch(ethernet, &[60]));
+        file.write(1, &bunch(ip, &[5]));
+        let none = bulk(0, 0);
+        assert_eq!(terms(&file, 0), [bulk(1, 60), bulk(1, 60), none]);
+        assert_eq!(terms(&file, 1), [bulk(3, 55), bulk(3, 55), none]);
+        // The disk is full; what comes behind it is not written either.
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let disk = std::mem::replace(&mut file.to, full);
+        file.write(1, &bunch(ip, &[400, 500]));
+        file.to = disk;
+        file.write(1, &bunch(ip, &[6_000]));
+        assert_eq!(
+            terms(&file, 1),
+            [bulk(6, 6_955), bulk(3, 55), bulk(3, 6_900)]
+        );
+        file.why = None;
+        file.whole.finish().unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        assert_eq!(packets(&bytes), [(0, 20), (0, 30), (1, 60), (0, 5)]);
+    }
+
+    #[test]
+    fn a_comment_says_what_is_known() {
+        let mut said = String::new();
+        let mut tells = |bytes, captured_bytes, rule| {
+            tell(
+                &mut said,
+                &known(LinkType::RawIp, bytes, captured_bytes, rule),
+            );
+            let (flow, rest) = said.split_at("flow=0123456789abcdef".len());
+            assert!(flow.starts_with("flow="), "{flow}");
+            rest.to_owned()
+        };
+        assert_eq!(tells(9, 9, None), "");
+        assert_eq!(tells(9, 10, Some(0)), " rule=1 trimmed_from=10");
+        assert_eq!(tells(9, 9, Some(u16::MAX)), " rule=65536");
+    }
+}
