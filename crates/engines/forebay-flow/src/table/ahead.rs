@@ -17,11 +17,7 @@ impl Ahead {
     #[inline]
     pub(super) const fn hear(&mut self, clock_ns: u64, lead_ns: u64, time_ns: u64) -> u64 {
         if time_ns <= clock_ns.saturating_add(lead_ns) && self.waits_ns.is_none() {
-            return if time_ns > clock_ns {
-                time_ns
-            } else {
-                clock_ns
-            };
+            return later(time_ns, clock_ns);
         }
         self.judge(clock_ns, lead_ns, time_ns)
     }
@@ -35,11 +31,7 @@ impl Ahead {
         self.waits_ns = None;
         if !is_far {
             self.disbelieved += 1;
-            return if time_ns > clock_ns {
-                time_ns
-            } else {
-                clock_ns
-            };
+            return later(time_ns, clock_ns);
         }
         let (earlier_ns, later_ns) = if waits_ns < time_ns {
             (waits_ns, time_ns)
@@ -66,6 +58,11 @@ impl Ahead {
     pub(super) const fn forget(&mut self) {
         self.waits_ns = None;
     }
+}
+
+#[inline]
+const fn later(one_ns: u64, other_ns: u64) -> u64 {
+    if one_ns > other_ns { one_ns } else { other_ns }
 }
 
 #[cfg(test)]
