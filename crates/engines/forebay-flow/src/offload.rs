@@ -105,6 +105,9 @@ pub trait Lower: Debug + Send {
 
     /// Gives a flow back with all that was counted. None if it is not known, which the table counts as [`OffloadCounts::missing`].
     fn take(&mut self, key: &FlowKey) -> Option<Counted>;
+
+    /// Gives what was counted of a flow until now, and counts it anew: it stays below. None if it is not known.
+    fn collect(&mut self, key: &FlowKey) -> Option<Counted>;
 }
 
 /// What happened to flows that were lent.
@@ -120,6 +123,8 @@ pub struct OffloadCounts {
     pub elsewhere: u64,
     /// Flows that came back.
     pub returned: u64,
+    /// How often what was counted of a flow came back without it.
+    pub collected: u64,
     /// Flows that below did not know any more: what it had counted of them is lost.
     pub missing: u64,
 }

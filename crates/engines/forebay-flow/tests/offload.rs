@@ -106,6 +106,13 @@ impl Lower for Shared {
         below.taken += counted.volume();
         Some(counted)
     }
+
+    fn collect(&mut self, key: &FlowKey) -> Option<Counted> {
+        let mut below = self.0.lock().unwrap();
+        let counted = std::mem::take(&mut below.flows.get_mut(key)?.counted);
+        below.taken += counted.volume();
+        Some(counted)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -270,6 +277,10 @@ fn agree(policy: Box<dyn Policy>, room: usize, steps: &[Step]) -> u64 {
             0 => world.ticks(now_ns),
             host @ 1..=3 => {
                 world.table.take_back(&key(host));
+                world.check();
+            }
+            host @ 4..=12 => {
+                world.table.collect(&key(host % 4));
                 world.check();
             }
             _ => {}

@@ -109,6 +109,28 @@ fn a_table_without_room_leaves_flows_where_they_are() {
     assert!(lending == alone, "{on}");
 }
 
+#[test]
+fn counts_come_up_after_so_many_packets_and_their_flow_stays_below() {
+    let folder = TempDir::new().unwrap();
+    let pcap = captured(folder.path(), "geant-like-morning");
+    let (alone, off) = records(&pcap, &[]);
+    let software = ["--offload", "software"];
+    let (_, never) = records(&pcap, &software);
+    assert_eq!(never["offload"]["exports"]["limit"], 0, "{never}");
+    for (limit, said) in [(1, "1"), (100, "100")] {
+        let limited = [&software[..], &["--offload-limit", said]].concat();
+        let (lending, on) = records(&pcap, &limited);
+        assert_eq!(volumes(&on), volumes(&off), "{on}");
+        assert!(lending == alone, "{on}");
+        let exports = on["offload"]["exports"]["limit"].as_u64().unwrap();
+        let counted = on["offload"]["frames_counted"].as_u64().unwrap();
+        assert!(0 < exports && exports * limit <= counted, "{on}");
+        for same in ["frames_counted", "flows_lent"] {
+            assert_eq!(on["offload"][same], never["offload"][same], "{on}");
+        }
+    }
+}
+
 /// The places of accounts that do not close.
 fn open_accounts(out: &Path) -> Vec<String> {
     let verdict = rig::audit_json(out);
@@ -227,7 +249,7 @@ fn a_file_whose_keys_do_not_go_together_is_told_so() {
 }
 
 /// A probe with the program of the kernel at `far`; none where there is no program.
-fn with_program(out: &Path, leak: &str) -> Option<Run> {
+fn with_program(out: &Path, leak: &str, args: &[&str]) -> Option<Run> {
     let mut command = forebay();
     command.args([
         "probe",
@@ -246,6 +268,7 @@ fn with_program(out: &Path, leak: &str) -> Option<Run> {
         "--idle-timeout",
         "5s",
     ]);
+    command.args(args);
     command.arg("--export").arg(out.with_extension("jsonl"));
     if !leak.is_empty() {
         command.env("FOREBAY_LEAK", leak);
@@ -288,19 +311,8 @@ fn send_until_counted(out: &Path, packets: u64) -> BTreeMap<u64, [u64; 2]> {
     sent
 }
 
-#[test]
-fn the_kernel_counts_and_every_packet_is_in_its_record() {
-    if !is_at_wire("the_kernel_counts_and_every_packet_is_in_its_record") {
-        return;
-    }
-    let folder = TempDir::new().unwrap();
-    let out = folder.path().join("out");
-    let Some(run) = with_program(&out, "") else {
-        return;
-    };
-    let sent = send_until_counted(&out, 10_000);
-    assert!(signal("TERM", run.pid()));
-    let json = run.end().json_of(0);
+/// Packets and octets in the records of a run, by the source's port.
+fn found(out: &Path) -> BTreeMap<u64, [u64; 2]> {
     let mut found: BTreeMap<u64, [u64; 2]> = BTreeMap::new();
     for line in fs::read_to_string(out.with_extension("jsonl"))
         .unwrap()
@@ -315,7 +327,53 @@ fn the_kernel_counts_and_every_packet_is_in_its_record() {
             "{line}"
         );
     }
-    assert_eq!(found, sent);
+    found
+}
+
+#[test]
+fn counts_come_up_from_the_kernel_while_their_flow_stays_below() {
+    if !is_at_wire("counts_come_up_from_the_kernel_while_their_flow_stays_below") {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let out = folder.path().join("out");
+    let Some(run) = with_program(&out, "", &["--offload-limit", "50"]) else {
+        return;
+    };
+    let sent = send_until_counted(&out, 5_000);
+    // While the run goes on, and no flow has ended.
+    wait_for("counts that came up", || {
+        let told = rig::audit_json(&out);
+        (rig::account_items(&told, ("offload", "packets"), "outgoing") > 0).then_some(())
+    });
+    assert!(signal("TERM", run.pid()));
+    let json = run.end().json_of(0);
+    assert_eq!(found(&out), sent);
+    assert!(
+        json["offload"]["exports"]["limit"].as_u64() >= Some(20),
+        "{json}"
+    );
+    assert_eq!(
+        json["packets_offloaded"], json["offload"]["frames_counted"],
+        "{json}"
+    );
+    rig::assert_closed(&json, &out);
+}
+
+#[test]
+fn the_kernel_counts_and_every_packet_is_in_its_record() {
+    if !is_at_wire("the_kernel_counts_and_every_packet_is_in_its_record") {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let out = folder.path().join("out");
+    let Some(run) = with_program(&out, "", &[]) else {
+        return;
+    };
+    let sent = send_until_counted(&out, 10_000);
+    assert!(signal("TERM", run.pid()));
+    let json = run.end().json_of(0);
+    assert_eq!(found(&out), sent);
     let offload = &json["offload"];
     assert!(
         offload["kind"].as_str().unwrap().starts_with("xdp"),
@@ -362,7 +420,7 @@ fn what_the_kernel_counted_and_nobody_got_is_found() {
     }
     let folder = TempDir::new().unwrap();
     let out = folder.path().join("out");
-    let Some(run) = with_program(&out, "offload:1") else {
+    let Some(run) = with_program(&out, "offload:1", &[]) else {
         return;
     };
     send_until_counted(&out, 2_000);
@@ -387,7 +445,7 @@ fn a_killed_probe_leaves_no_program_and_books_that_say_what_was_in_flight() {
     }
     let folder = TempDir::new().unwrap();
     let out = folder.path().join("killed");
-    let Some(mut run) = with_program(&out, "") else {
+    let Some(mut run) = with_program(&out, "", &[]) else {
         return;
     };
     let sent = send_until_counted(&out, 2_000);
@@ -415,7 +473,7 @@ fn a_killed_probe_leaves_no_program_and_books_that_say_what_was_in_flight() {
     assert!((2_000..=all).contains(&held), "{held} of {all}: {told}");
 
     let out = folder.path().join("next");
-    let run = with_program(&out, "").unwrap();
+    let run = with_program(&out, "", &[]).unwrap();
     let sent = send_until_counted(&out, 2_000);
     assert!(signal("TERM", run.pid()));
     let json = run.end().json_of(0);

@@ -157,6 +157,7 @@ pub(crate) mod control {
     pub(crate) const REMOVE: u32 = 3;
     pub(crate) const READ: u32 = 4;
     pub(crate) const CLOCK: u32 = 5;
+    pub(crate) const COLLECT: u32 = 6;
     pub(crate) const DONE: u32 = 1;
     pub(crate) const EXISTS: u32 = 2;
     pub(crate) const FULL: u32 = 3;

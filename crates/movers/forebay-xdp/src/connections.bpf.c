@@ -392,15 +392,20 @@ INLINE void read(struct entry *to, const struct entry *from) {
     to->published = from->published;
 }
 
-INLINE void open(struct entry *entry, const struct settings *set, const struct command *command, const struct key *key) {
-    copy_key(&entry->key, key);
+/* It has counted nothing. */
+INLINE void begin(struct entry *entry, const struct settings *set) {
     entry->frames[0] = entry->frames[1] = 0;
     entry->octets[0] = entry->octets[1] = 0;
     entry->first_ns = entry->last_ns = 0;
-    entry->heard_ns = command->heard_ns;
-    entry->active_due_ns = command->active_due_ns;
     entry->export_at = export_at(set);
     entry->tcp_flags[0] = entry->tcp_flags[1] = 0;
+}
+
+INLINE void open(struct entry *entry, const struct settings *set, const struct command *command, const struct key *key) {
+    copy_key(&entry->key, key);
+    begin(entry, set);
+    entry->heard_ns = command->heard_ns;
+    entry->active_due_ns = command->active_due_ns;
     entry->reason = OPEN;
     entry->published = 0;
     entry->contended = 0;
@@ -463,13 +468,16 @@ SECTION("xdp/control") int control(struct xdp_md *context) {
         read(&command->entry, entry);
         if (operation == REMOVE)
             entry->state = GONE;
+        if (operation == COLLECT)
+            begin(entry, set);
     }
     unlock(entry);
-    if (operation == REMOVE) {
+    if (operation == REMOVE || operation == COLLECT) {
         counted->removed.frames += command->entry.frames[0] + command->entry.frames[1];
         counted->removed.octets += command->entry.octets[0] + command->entry.octets[1];
-        unmake(set, &key);
     }
+    if (operation == REMOVE)
+        unmake(set, &key);
     command->outcome = outcome;
     return XDP_PASS;
 }

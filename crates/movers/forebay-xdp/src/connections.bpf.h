@@ -47,7 +47,7 @@ struct counters {
     struct tally of[TERMS];
     /* Exports that were asked for and found no room; they are asked for again with the flow's next packet. */
     u64 exports_deferred;
-    /* What was in the entries that user space took out. */
+    /* What user space took out of entries, and what was in those that it took out. */
     struct tally removed;
 };
 
@@ -118,7 +118,7 @@ struct metadata {
     u8 unused[2];
 };
 
-enum operation { INSERT = 1, SET = 2, REMOVE = 3, READ = 4, CLOCK = 5 };
+enum operation { INSERT = 1, SET = 2, REMOVE = 3, READ = 4, CLOCK = 5, COLLECT = 6 };
 enum outcome { DONE = 1, EXISTS = 2, FULL = 3, ABSENT = 4, IS_CLOSED = 5, BUSY = 6 };
 
 /* What `control` is handed in place of a frame, and gives back. */

@@ -71,6 +71,10 @@ impl Connections for Offload {
         self.programs.remove(key)
     }
 
+    fn collect(&mut self, key: &Key) -> Result<Option<Entry>, XdpError> {
+        self.programs.collect(key)
+    }
+
     fn read(&self, key: &Key) -> Result<Option<Entry>, XdpError> {
         self.programs.read(key)
     }

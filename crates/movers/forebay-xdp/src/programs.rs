@@ -206,6 +206,16 @@ impl Programs {
         Ok(())
     }
 
+    /// What an operation that leaves the flow in the table gives of its entry.
+    fn entry_by(&self, operation: u32, key: &Key) -> Result<Option<Entry>, XdpError> {
+        let answer = self.command(operation, key, RawCommand::ZERO)?;
+        match answer.outcome {
+            control::DONE => Ok(entry(&answer.entry)),
+            control::ABSENT => Ok(None),
+            _ => Err(XdpError::Object("gave no outcome of a reading")),
+        }
+    }
+
     /// Has `control` do it, again where a program had the entry for the whole time.
     fn command(&self, operation: u32, key: &Key, with: RawCommand) -> Result<RawCommand, XdpError> {
         let command = RawCommand {
@@ -354,13 +364,12 @@ impl Connections for Programs {
         }
     }
 
+    fn collect(&mut self, key: &Key) -> Result<Option<Entry>, XdpError> {
+        self.entry_by(control::COLLECT, key)
+    }
+
     fn read(&self, key: &Key) -> Result<Option<Entry>, XdpError> {
-        let answer = self.command(control::READ, key, RawCommand::ZERO)?;
-        match answer.outcome {
-            control::DONE => Ok(entry(&answer.entry)),
-            control::ABSENT => Ok(None),
-            _ => Err(XdpError::Object("gave no outcome of a reading")),
-        }
+        self.entry_by(control::READ, key)
     }
 
     fn poll_exports(&mut self, most: usize, taken: &mut dyn FnMut(&Export)) -> usize {

@@ -27,6 +27,22 @@ struct Flow {
 }
 
 impl Flow {
+    /// It has counted nothing.
+    const fn begin(&mut self, config: &Config) {
+        self.entry = Entry {
+            frames: [0; 2],
+            octets: [0; 2],
+            tcp_flags: [0; 2],
+            first_ns: 0,
+            last_ns: 0,
+            ..self.entry
+        };
+        self.export_at = match config.export_limit_frames {
+            0 => u64::MAX,
+            limit => limit,
+        };
+    }
+
     fn frames(&self) -> u64 {
         self.entry.frames.iter().sum()
     }
@@ -230,15 +246,13 @@ impl Connections for Software {
             state,
             closed: None,
         };
-        let flow = Flow {
+        let mut flow = Flow {
             entry,
             seed: *seed,
-            export_at: match self.config.export_limit_frames {
-                0 => u64::MAX,
-                limit => limit,
-            },
+            export_at: 0,
             published: false,
         };
+        flow.begin(&self.config);
         self.flows.insert(*key, flow);
         Ok(Inserted::At(self.now_ns))
     }
@@ -262,6 +276,16 @@ impl Connections for Software {
             self.counts.removed += Tally::of(entry);
         }
         Ok(entry)
+    }
+
+    fn collect(&mut self, key: &Key) -> Result<Option<Entry>, XdpError> {
+        let Some(flow) = self.flows.get_mut(key) else {
+            return Ok(None);
+        };
+        let entry = flow.entry;
+        self.counts.removed += Tally::of(&entry);
+        flow.begin(&self.config);
+        Ok(Some(entry))
     }
 
     fn read(&self, key: &Key) -> Result<Option<Entry>, XdpError> {

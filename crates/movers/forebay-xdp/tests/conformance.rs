@@ -345,6 +345,48 @@ fn an_entry_tells_how_far_it_is() {
 }
 
 #[test]
+fn what_is_collected_is_counted_anew_and_the_flow_stays() {
+    let config = Config {
+        export_limit_frames: 3,
+        ..Config::default()
+    };
+    on_all(config, |table| {
+        let made = Made::new();
+        assert_eq!(table.collect(&made.key()).unwrap(), None);
+        table.insert(&made.key(), State::Stat, &SEED).unwrap();
+        for frame in 1..=4 {
+            table.frame(&made.frame(), T + frame);
+        }
+        let read = table.read(&made.key()).unwrap();
+        let first = table.collect(&made.key()).unwrap();
+        assert_eq!(first, read);
+        let first = first.unwrap();
+        assert_eq!((first.frames, first.first_ns), ([4, 0], T + 1));
+        assert_eq!(table.held().unwrap(), Tally::default());
+        assert_eq!(counts(table).removed.frames, 4);
+        assert_eq!(exports(table).len(), 1);
+        // It is told of again when it has counted as many since.
+        let back = made.clone().turned();
+        for (frame, told) in [(5, 0), (6, 0), (7, 1)] {
+            assert_eq!(table.frame(&back.frame(), T + frame).0, Verdict::Drop);
+            assert_eq!(exports(table).len(), told, "{frame}");
+        }
+        let second = table.collect(&made.key()).unwrap().unwrap();
+        assert_eq!((second.frames, second.octets), ([0, 3], [0, 150]));
+        assert_eq!((second.first_ns, second.last_ns), (T + 5, T + 7));
+        // A flow that is closed can be collected, too, and stays closed.
+        let end = made.clone().flags(FIN);
+        assert_eq!(table.frame(&end.frame(), T + 8).0, Verdict::Pass);
+        let third = table.collect(&made.key()).unwrap().unwrap();
+        assert_eq!((third.frames, third.closed), ([0; 2], Some(Reason::TcpEof)));
+        let last = table.remove(&made.key()).unwrap().unwrap();
+        assert_eq!((last.frames, last.closed), ([0; 2], Some(Reason::TcpEof)));
+        let all = counts(table);
+        assert_eq!((all.removed, all.held), (all.of(Term::Counted), 0));
+    });
+}
+
+#[test]
 fn a_frame_is_cut_behind_its_headers() {
     for trim_bytes in [0, 60, 70, 200] {
         let config = Config {

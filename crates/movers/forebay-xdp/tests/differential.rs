@@ -14,11 +14,12 @@ use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 
-use forebay_flow::offload::{Answer, Counted, Loan, Lower, Packets};
-use forebay_flow::{DecodeConfig, Decoder, FlowKey, FlowRecord, Frame, LinkType, Table as Flows};
+use forebay_flow::offload::Packets;
+use forebay_flow::{DecodeConfig, Decoder, FlowRecord, Table as Flows};
 use forebay_xdp::{
-    Changed, Config, Connections, Inserted, Key, Programs, Seed, Software, State, Term, Verdict,
+    Config, Connections, Key, Programs, Reason, Seed, Software, State, Term, Verdict,
 };
+use frames::below::{Below, captured, flow_key, key};
 use frames::{ACK, FIN, Made, RST, SYN, TCP, Table, UDP, filter_in_kernel, in_kernel};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Runs, TestRunner};
@@ -122,6 +123,7 @@ fn answer(table: &mut dyn Table, step: &Step, now_ns: u64) -> String {
         5..=6 => format!("{:?}", table.set(key, step.state, &seed).unwrap()),
         7 => format!("{:?}", table.remove(key).unwrap()),
         8 => format!("{:?}", table.read(key).unwrap()),
+        9 => format!("{:?}", table.collect(key).unwrap()),
         _ => String::new(),
     };
     let frame = table.frame(&step.frame, now_ns);
@@ -174,30 +176,6 @@ fn the_socket_filter_does_what_the_software_does() {
     does_what_the_software_does(filter_in_kernel);
 }
 
-fn flow_key(key: &Key) -> FlowKey {
-    let (low, high) = (key.low(), key.high());
-    let flow = FlowKey::new(low.0, high.0, key.protocol()).with_ports(low.1, high.1);
-    assert_eq!(flow.canonical(), (flow, false));
-    flow
-}
-
-fn key(flow: &FlowKey) -> Key {
-    let source = (flow.source(), flow.source_port);
-    let destination = (flow.destination(), flow.destination_port);
-    let (key, turned) = Key::of(source, destination, flow.vlan, flow.protocol);
-    assert!(!turned);
-    key
-}
-
-fn captured(frame: &[u8], time_ns: u64) -> Frame<'_> {
-    Frame {
-        time_ns,
-        link: Some(LinkType::Ethernet),
-        bytes: frame,
-        wire_bytes: frame.len() as u32,
-    }
-}
-
 proptest! {
     #![proptest_config(Runs { cases: 1000, failure_persistence: None, ..Runs::default() })]
 
@@ -231,47 +209,6 @@ proptest! {
             let other = others.iter().any(|term| counts.of(*term).frames == 1);
             prop_assert!(told.len() == 1 || other || !is_plain, "{:?}", counts);
         }
-    }
-}
-
-/// A table of connections as below a flow table.
-#[derive(Debug)]
-struct Below<T>(Arc<Mutex<T>>);
-
-impl<T: Table + Debug + Send> Lower for Below<T> {
-    fn watch(&mut self, flow: &FlowKey, loan: &Loan) -> Answer {
-        let seed = seed(loan);
-        let mut below = self.0.lock().unwrap();
-        match below.insert(&key(flow), State::Data, &seed).unwrap() {
-            Inserted::At(since_ns) => Answer::Since(since_ns),
-            Inserted::Full => Answer::Full,
-            Inserted::Exists => panic!("{flow:?} is lent twice"),
-        }
-    }
-
-    fn count(&mut self, flow: &FlowKey, loan: &Loan) -> bool {
-        let mut below = self.0.lock().unwrap();
-        let changed = below.set(&key(flow), State::Stat, &seed(loan)).unwrap();
-        assert_ne!(changed, Changed::Absent);
-        changed != Changed::Closed
-    }
-
-    fn take(&mut self, flow: &FlowKey) -> Option<Counted> {
-        let entry = self.0.lock().unwrap().remove(&key(flow)).unwrap()?;
-        Some(Counted {
-            packets: entry.frames,
-            octets: entry.octets,
-            tcp_flags: entry.tcp_flags,
-            first_ns: entry.first_ns,
-            last_ns: entry.last_ns,
-        })
-    }
-}
-
-const fn seed(loan: &Loan) -> Seed {
-    Seed {
-        heard_ns: loan.heard_ns,
-        active_due_ns: loan.active_due_ns,
     }
 }
 
@@ -324,7 +261,11 @@ fn records_agree<T: Table + Debug + Send + 'static>(
             let taken = &mut |export: &_| exports.push(*export);
             below.lock().unwrap().poll_exports(99, taken);
             for export in &exports {
-                lending.take_back(&flow_key(&export.entry.key));
+                let flow = flow_key(&export.entry.key);
+                match export.reason {
+                    Reason::Limit => lending.collect(&flow),
+                    _ => lending.take_back(&flow),
+                };
             }
         }
     }

@@ -109,6 +109,9 @@ settings! {
         /// Of the policies packets and rate: packets that a flow has had first.
         #[flag = "offload-after"]
         offload_after_packets: u64 [0..=1_000_000_000] = 30,
+        /// Of a flow that is counted there, its counts come to the flow table after each so many packets, and it stays there.
+        #[flag = "offload-limit"]
+        offload_limit_packets: Option<u64> [1..=1_000_000_000_000] => "when it comes back",
         /// Flows that there is room for there, about 200 bytes each; others stay with the flow table.
         #[flag = "offload-flows"]
         offload_flows: u32 [1..=4_194_304] = 16_384,

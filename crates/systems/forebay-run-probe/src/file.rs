@@ -34,7 +34,6 @@ pub(crate) fn run<'a>(
         let now_ns = clock::monotonic_ns();
         if now_ns >= look_ns {
             look_ns = now_ns + LOOK_NS;
-            flows.take_back_closed();
             flows.hand_over();
             book.show(&flows, None);
         }
@@ -53,5 +52,6 @@ fn read(capture: &mut Capture, flows: &mut Flows<'_>) -> Result<bool, crate::Pro
         flows.take(&frame);
     }
     flows.settle();
+    flows.hear_below();
     Ok(true)
 }

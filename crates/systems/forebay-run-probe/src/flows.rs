@@ -134,13 +134,17 @@ impl<'a> Flows<'a> {
         }
     }
 
-    /// Takes back the flows that are closed below, as one may be whose last packet was lost on its way up.
-    pub(crate) fn take_back_closed(&mut self) {
+    /// Takes back the flows that are closed below, as one may be whose last packet was lost on its way up, and what was counted of those that tell how far they are.
+    pub(crate) fn hear_below(&mut self) {
         let Some(below) = &self.below else {
             return;
         };
         below.keep_time();
-        for flow in below.closed() {
+        let [closed, ahead] = below.told();
+        for flow in ahead {
+            self.table.collect(&flow);
+        }
+        for flow in closed {
             self.table.take_back(&flow);
         }
     }

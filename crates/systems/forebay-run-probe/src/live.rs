@@ -187,7 +187,7 @@ impl<'a> Live<'a> {
     }
 
     fn look(&mut self) -> Result<(), ProbeError> {
-        self.flows.take_back_closed();
+        self.flows.hear_below();
         self.port.count(&mut self.ring)?;
         self.flows.unread = self.ring.unread();
         self.flows.hand_over();

@@ -3,24 +3,24 @@
 //! Each thread lends flows of its own, and takes each one back itself; what belongs to all, the table below and what was taken out of it, is behind one lock. It is held for
 //! a call of the kernel or for what the table has to say, and of the table in software for a frame. At the end alone it is held for a walk through the table.
 
+mod lender;
 mod seen;
 
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forebay_flow::offload::{
-    Answer, Counted, HeavyHitter, Loan, Lower, Packets as AfterPackets, Policy, Rate,
-};
+use forebay_flow::offload::{HeavyHitter, Packets as AfterPackets, Policy, Rate};
 use forebay_flow::{FlowKey, Frame, LinkType, Table, Volume};
 use forebay_ledger::Leak;
 use forebay_run::error::RunError;
 use forebay_sys::{addresses, clock, wait};
 use forebay_xdp::{
-    Changed, Config, Connections, Counts, Inserted, Key, Mode, Offload, Programs, Seed, Software,
-    State, Tally, Term, Verdict, XdpError,
+    Config, Connections, Counts, Key, Mode, Offload, Programs, Reason, Software, Tally, Term,
+    Verdict, XdpError,
 };
 
+use self::lender::{Lender, flow_key};
 pub(crate) use self::seen::{Seen, volume};
 use crate::config::{OffloadChoice, PolicyChoice, ProbeSettings};
 use crate::error::ProbeError;
@@ -59,6 +59,8 @@ struct Lane {
     taken: Volume,
     /// Flows that are closed below, and were not taken back yet.
     closed: Vec<Key>,
+    /// Flows of which much was counted that was not collected yet.
+    ahead: Vec<Key>,
     /// It lends nothing any more.
     is_over: bool,
     /// Frames that came to its socket, by the kernel's count for it.
@@ -76,6 +78,8 @@ struct Shared {
     lent: u64,
     refused: u64,
     elsewhere: u64,
+    /// What the table had to say, by its reason, in the order of [`Reason::ALL`].
+    exports: [u64; Reason::ALL.len()],
     /// Frames that the thread which captures has handed over.
     handed: u64,
     /// Frames came on a link that it does not read.
@@ -86,6 +90,27 @@ struct Shared {
 }
 
 impl Shared {
+    /// Reads at most so much of what the table has to say, for all threads that lend, and gives how much it was.
+    fn read_exports(&mut self, most: usize) -> usize {
+        let Self {
+            kind,
+            lanes,
+            exports,
+            ..
+        } = self;
+        kind.table().poll_exports(most, &mut |export| {
+            if let Some(count) = Reason::ALL.iter().position(|one| *one == export.reason) {
+                exports[count] += 1;
+            }
+            for lane in lanes.iter_mut().filter(|lane| !lane.is_over) {
+                match export.reason {
+                    Reason::Limit => lane.ahead.push(export.entry.key),
+                    _ => lane.closed.push(export.entry.key),
+                }
+            }
+        })
+    }
+
     /// What the kernel answered; none if it refused to.
     fn answer<T>(
         &mut self,
@@ -134,6 +159,7 @@ fn config(settings: &ProbeSettings, offset_ns: i64) -> Config {
     Config {
         flows: settings.offload_flows,
         idle_timeout_ns: settings.engine(0).1.idle_timeout_ns,
+        export_limit_frames: settings.offload_limit_packets.unwrap_or(0),
         vlan_in_key: settings.vlan_in_key,
         look_into_tunnels: settings.tunnel_depth > 0,
         clock_offset_ns: offset_ns.cast_unsigned(),
@@ -159,6 +185,7 @@ impl Below {
                 lent: 0,
                 refused: 0,
                 elsewhere: 0,
+                exports: [0; Reason::ALL.len()],
                 handed: 0,
                 has_others: false,
                 failed: None,
@@ -264,23 +291,24 @@ impl Below {
         verdict == Verdict::Drop
     }
 
-    /// Reads what the table has to say, and gives the flows that are closed in it. A flow of another thread is among them.
-    pub(crate) fn closed(&self) -> Vec<FlowKey> {
+    /// Reads what the table has to say, and gives the flows that are closed in it, and those of which much was counted. Flows of other threads are among them.
+    pub(crate) fn told(&self) -> [Vec<FlowKey>; 2] {
         let mut shared = self.shared();
-        let Shared { kind, lanes, .. } = &mut *shared;
-        kind.table().poll_exports(EXPORTS_MAX, &mut |export| {
-            for lane in lanes.iter_mut().filter(|lane| !lane.is_over) {
-                lane.closed.push(export.entry.key);
-            }
-        });
-        let closed = std::mem::take(&mut lanes[self.lane].closed);
-        closed.iter().map(flow_key).collect()
+        shared.read_exports(EXPORTS_MAX);
+        let lane = &mut shared.lanes[self.lane];
+        let told = [&mut lane.closed, &mut lane.ahead].map(std::mem::take);
+        told.map(|keys| keys.iter().map(flow_key).collect())
     }
 
     /// The thread lends nothing any more.
     pub(crate) fn leave(&self) {
         let lane = &mut self.shared().lanes[self.lane];
-        (lane.is_over, lane.closed) = (true, Vec::new());
+        *lane = Lane {
+            taken: lane.taken,
+            came_up: lane.came_up,
+            is_over: true,
+            ..Lane::default()
+        };
     }
 
     /// Sets the table's clock by that of the host, if that was set.
@@ -336,6 +364,8 @@ impl Below {
             // A frame may be under way.
             wait::sleep_until(clock::monotonic_ns() + END_LOOK_NS, 0);
         }
+        // All flows were taken back: what it still has to say is counted alone.
+        while shared.read_exports(EXPORTS_MAX) > 0 {}
         let held = shared.answer(|table| table.held());
         shared.seen(held)
     }
@@ -388,6 +418,7 @@ impl Shared {
             lent: self.lent,
             refused: self.refused,
             elsewhere: self.elsewhere,
+            exports: self.exports,
         }
     }
 }
@@ -424,74 +455,6 @@ pub(crate) fn policy(settings: &ProbeSettings, seed: u64) -> Box<dyn Policy> {
 const HEAVY_ONE_OF: u32 = 1_000;
 /// … in a window of so many.
 const HEAVY_WINDOW_PACKETS: u32 = 1 << 17;
-
-/// What a thread's table lends to.
-#[derive(Debug)]
-struct Lender(Below);
-
-impl Lower for Lender {
-    fn watch(&mut self, flow: &FlowKey, loan: &Loan) -> Answer {
-        let mut shared = self.0.shared();
-        match shared.answer(|table| table.insert(&key(flow), State::Data, &seed(loan))) {
-            Some(Inserted::At(since_ns)) => {
-                shared.lent += 1;
-                Answer::Since(since_ns)
-            }
-            Some(Inserted::Full) | None => {
-                shared.refused += 1;
-                Answer::Full
-            }
-            Some(Inserted::Exists) => {
-                shared.elsewhere += 1;
-                Answer::Elsewhere
-            }
-        }
-    }
-
-    fn count(&mut self, flow: &FlowKey, loan: &Loan) -> bool {
-        let mut shared = self.0.shared();
-        let changed = shared.answer(|table| table.set(&key(flow), State::Stat, &seed(loan)));
-        matches!(changed, Some(Changed::At(_)))
-    }
-
-    fn take(&mut self, flow: &FlowKey) -> Option<Counted> {
-        let mut shared = self.0.shared();
-        let entry = shared.answer(|table| table.remove(&key(flow)))??;
-        if shared.leak.take("offload") {
-            return Some(Counted::default());
-        }
-        let counted = Counted {
-            packets: entry.frames,
-            octets: entry.octets,
-            tcp_flags: entry.tcp_flags,
-            first_ns: entry.first_ns,
-            last_ns: entry.last_ns,
-        };
-        shared.lanes[self.0.lane].taken += counted.volume();
-        Some(counted)
-    }
-}
-
-const fn seed(loan: &Loan) -> Seed {
-    Seed {
-        heard_ns: loan.heard_ns,
-        active_due_ns: loan.active_due_ns,
-    }
-}
-
-/// The key below of a canonical key here.
-fn key(flow: &FlowKey) -> Key {
-    let source = (flow.source(), flow.source_port);
-    let destination = (flow.destination(), flow.destination_port);
-    Key::of(source, destination, flow.vlan, flow.protocol).0
-}
-
-fn flow_key(key: &Key) -> FlowKey {
-    let (low, high) = (key.low(), key.high());
-    let mut flow = FlowKey::new(low.0, high.0, key.protocol()).with_ports(low.1, high.1);
-    flow.vlan = key.vlan();
-    flow
-}
 
 #[cfg(test)]
 pub(crate) mod tests;

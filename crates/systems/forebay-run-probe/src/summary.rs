@@ -1,7 +1,9 @@
 //! What a probe's run came to.
 
+use std::collections::BTreeMap;
+
 use forebay_run::record::{Envelope, Record};
-use forebay_xdp::Term;
+use forebay_xdp::{Reason, Term};
 use serde::Serialize;
 
 use crate::books::exporter_name;
@@ -81,6 +83,8 @@ pub struct OffloadSummary {
     pub flows_lent: u64,
     /// How often it had no room for a flow.
     pub flows_not_lent: u64,
+    /// How often it told of a flow, by the reason: a segment that may end it, a time-out, so many packets as were asked for, or an entry in use by other CPUs.
+    pub exports: BTreeMap<&'static str, u64>,
 }
 
 impl OffloadSummary {
@@ -92,6 +96,14 @@ impl OffloadSummary {
             frames_counted: sum(|seen| seen.counts.of(Term::Counted).frames),
             flows_lent: sum(|seen| seen.lent),
             flows_not_lent: sum(|seen| seen.refused),
+            exports: Reason::ALL
+                .iter()
+                .enumerate()
+                .map(|(at, reason)| {
+                    let told = seen.iter().map(|seen| seen.exports[at]).sum();
+                    (reason.name(), told)
+                })
+                .collect(),
         }
     }
 }

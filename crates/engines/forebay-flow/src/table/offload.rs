@@ -57,13 +57,38 @@ impl Table {
 
     /// Takes a flow back, as when below says that it is closed. False if it is not lent.
     pub fn take_back(&mut self, key: &FlowKey) -> bool {
-        let key = key.canonical().0;
-        let hash = self.hash.of(&key);
-        let is_it = |place: u32| self.cold[place as usize].key == key;
-        match self.index.find(hash, is_it) {
+        match self.place_of(key) {
             Some(place) => self.settle(place),
             None => false,
         }
+    }
+
+    /// Takes what was counted of a flow until now, as when below says that it is much; the flow stays lent. False if it is not lent, or below does not know it.
+    pub fn collect(&mut self, key: &FlowKey) -> bool {
+        let Some(place) = self.place_of(key) else {
+            return false;
+        };
+        if self.hot[place as usize].lent != Lent::Counted {
+            return false;
+        }
+        let Some(offload) = &mut self.offload else {
+            return false;
+        };
+        let Some(counted) = offload.lower.collect(&self.cold[place as usize].key) else {
+            return false;
+        };
+        offload.counts.collected += 1;
+        offload.offloaded += counted.volume();
+        self.merge(place, &counted);
+        true
+    }
+
+    /// Where a flow is, if it is here.
+    fn place_of(&self, key: &FlowKey) -> Option<u32> {
+        let key = key.canonical().0;
+        let hash = self.hash.of(&key);
+        let is_it = |place: u32| self.cold[place as usize].key == key;
+        self.index.find(hash, is_it)
     }
 
     /// The time-out of a flow that is over, if any, by all that was counted of it.

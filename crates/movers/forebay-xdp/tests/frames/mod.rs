@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub(crate) mod below;
 pub(crate) mod cable;
 
 use std::net::IpAddr;

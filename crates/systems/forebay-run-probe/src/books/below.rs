@@ -1,7 +1,7 @@
 //! The part of a probe's ledger that is about tables below user space.
 
 use forebay_ledger::{Account, Counter, GroupId, Lossless, SchemaBuilder, Unit};
-use forebay_xdp::Term;
+use forebay_xdp::{Reason, Term};
 
 use super::{Declared, Part};
 use crate::offload::{self, Seen};
@@ -21,6 +21,8 @@ pub(super) struct TableWords {
     pub(super) refused: Counter,
     pub(super) elsewhere: Counter,
     pub(super) deferred: Counter,
+    /// In the order of [`Reason::ALL`].
+    pub(super) exports: [Counter; Reason::ALL.len()],
 }
 
 pub(super) fn declare(schema: &mut SchemaBuilder, declared: Declared) -> Option<BelowWords> {
@@ -60,6 +62,10 @@ pub(super) fn declare(schema: &mut SchemaBuilder, declared: Declared) -> Option<
             owner,
             "Times that the table below user space found no room to tell of a flow",
         ),
+        exports: Reason::ALL.map(|reason| {
+            let name = format!("below_exports_{}", reason.name());
+            schema.counter(group, &name, owner, reason.help())
+        }),
     });
     let tables = tables.collect();
     Some(BelowWords { group, tables })
@@ -90,6 +96,9 @@ impl BelowBook {
             part.book.set(words.refused, seen.refused);
             part.book.set(words.elsewhere, seen.elsewhere);
             part.book.set(words.deferred, seen.counts.exports_deferred);
+            for (counter, exports) in words.exports.iter().zip(seen.exports) {
+                part.book.set(*counter, exports);
+            }
         }
         part.commit();
     }

@@ -364,6 +364,10 @@ fn each_count_below_is_in_its_own_term() {
         let counts = [words.flows, words.refused, words.elsewhere, words.deferred];
         let values = counts.map(|counter| shown.value(counter));
         assert_eq!(values, [1, 2, 3, 0]);
+        // At the end it is read that the table has counted as much as it tells of.
+        let exports = words.exports.map(|counter| shown.value(counter));
+        let was_ended = is_end || is_taken;
+        assert_eq!(exports, [0, 0, 0, u64::from(was_ended), 0]);
         let terms = words.terms.map(|counter| shown.value(counter));
         assert_eq!(terms.iter().sum::<u64>(), 8);
         // Seen, counted, of a flow that is not in the table, and watched.

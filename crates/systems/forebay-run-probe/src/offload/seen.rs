@@ -1,7 +1,7 @@
 //! What is known of a table below user space at one moment, by each of those that count.
 
 use forebay_flow::Volume;
-use forebay_xdp::{Counts, Tally, Term};
+use forebay_xdp::{Counts, Reason, Tally, Term};
 
 /// What is known of it at one moment.
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,6 +22,8 @@ pub(crate) struct Seen {
     pub(crate) refused: u64,
     /// Flows that another thread had lent.
     pub(crate) elsewhere: u64,
+    /// What it had to say of flows, by the reason, in the order of [`Reason::ALL`], by those that read it.
+    pub(crate) exports: [u64; Reason::ALL.len()],
 }
 
 impl Seen {

@@ -1,5 +1,7 @@
+use forebay_flow::offload::{Answer, Loan, Lower};
 use forebay_ledger::Leak;
 
+use super::lender::key;
 use super::*;
 
 #[test]
@@ -43,6 +45,7 @@ pub(crate) fn counted_twice() -> (Vec<Below>, impl FnMut()) {
     let settings = ProbeSettings {
         offload: OffloadChoice::Software,
         offload_flows: 1,
+        offload_limit_packets: Some(2),
         ..ProbeSettings::default()
     };
     let tables = Below::open(&settings, 1, &Leak::off()).unwrap();
@@ -94,14 +97,35 @@ fn what_is_taken_is_counted_by_both_sides() {
 }
 
 #[test]
-fn a_flow_that_is_closed_is_told_to_the_thread() {
+fn what_is_collected_is_counted_by_both_sides_and_the_flow_stays() {
+    let (tables, mut take) = counted_twice();
+    let (_, flow) = frame();
+    let counted = Lender(tables[0].clone()).collect(&flow).unwrap();
+    assert_eq!((counted.packets, counted.octets), ([2, 0], [60, 0]));
+    let seen = tables[0].look();
+    let two = counted.volume();
+    assert_eq!((seen.taken, seen.held()), (two, Volume::default()));
+    // It is there, without what was collected.
+    let (bytes, _) = frame();
+    assert!(takes(&tables[0], &bytes, 3) && takes(&tables[0], &bytes, 4));
+    take();
+    assert_eq!(tables[0].end().taken, two + two);
+    assert_eq!(Lender(tables[0].clone()).collect(&flow), None);
+}
+
+#[test]
+fn a_flow_that_is_closed_or_ahead_is_told_to_the_thread() {
     let (tables, _) = counted_twice();
     let (frame, flow) = frame();
-    assert_eq!(tables[0].closed(), []);
+    // It has counted as many as it tells of.
+    assert_eq!(tables[0].told(), [vec![], vec![flow]]);
+    assert_eq!(tables[0].told(), [vec![], vec![]]);
     // The idle time-out is over.
     assert!(!takes(&tables[0], &frame, 100_000_000_000));
-    assert_eq!(tables[0].closed(), [flow]);
-    assert_eq!(tables[0].closed(), []);
+    assert_eq!(tables[0].told(), [vec![flow], vec![]]);
+    assert_eq!(tables[0].told(), [vec![], vec![]]);
+    // As they stand in `Reason::ALL`.
+    assert_eq!(tables[0].look().exports, [0, 0, 1, 1, 0]);
 }
 
 /// Settings of an interface with this offload.
@@ -162,6 +186,7 @@ fn what_an_offload_cannot_do_is_refused_and_nothing_else() {
 fn the_table_below_is_as_the_settings_say() {
     let said = ProbeSettings {
         offload_flows: 77,
+        offload_limit_packets: Some(5_000),
         idle_timeout_s: 3,
         vlan_in_key: true,
         tunnel_depth: 1,
@@ -170,6 +195,7 @@ fn the_table_below_is_as_the_settings_say() {
     let wanted = Config {
         flows: 77,
         idle_timeout_ns: 3_000_000_000,
+        export_limit_frames: 5_000,
         vlan_in_key: true,
         look_into_tunnels: true,
         clock_offset_ns: 5,
@@ -178,9 +204,14 @@ fn the_table_below_is_as_the_settings_say() {
     assert_eq!(config(&said, 5), wanted);
     let flat = ProbeSettings {
         tunnel_depth: 0,
+        offload_limit_packets: None,
         ..said
     };
-    assert!(!config(&flat, 5).look_into_tunnels);
+    let flat = config(&flat, 5);
+    assert_eq!(
+        (flat.look_into_tunnels, flat.export_limit_frames),
+        (false, 0)
+    );
 }
 
 #[test]
@@ -248,5 +279,5 @@ fn a_thread_that_has_left_is_told_of_no_flow() {
     let (frame, _) = frame();
     tables[0].leave();
     assert!(!takes(&tables[0], &frame, 100_000_000_000));
-    assert_eq!(tables[0].closed(), []);
+    assert_eq!(tables[0].told(), [vec![], vec![]]);
 }
