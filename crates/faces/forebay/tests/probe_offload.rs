@@ -7,18 +7,17 @@
 
 mod rig;
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 
 use forebay_testing::wire::is_at_wire;
-use rig::{Ended, Run, forebay, signal, start, wait_for};
+use rig::below::{
+    Sums, found, programs_at_far, send_on_until_counted, send_some, send_until_counted, sockets,
+    with_program,
+};
+use rig::{forebay, signal, start, wait_for};
 use serde_json::Value;
 use tempfile::TempDir;
-
-/// Octets of the headers of a datagram.
-const HEADERS: u64 = 28;
 
 fn captured(folder: &Path, profile: &str) -> PathBuf {
     let pcap = folder.join(format!("{profile}.pcap"));
@@ -248,88 +247,6 @@ fn a_file_whose_keys_do_not_go_together_is_told_so() {
     }
 }
 
-/// A probe with the program of the kernel at `far`; none where there is no program.
-fn with_program(out: &Path, leak: &str, args: &[&str]) -> Option<Run> {
-    let mut command = forebay();
-    command.args([
-        "probe",
-        "--interface",
-        "far",
-        "--queues",
-        "2",
-        "--format",
-        "json",
-    ]);
-    command.args([
-        "--offload",
-        "xdp",
-        "--offload-after",
-        "5",
-        "--idle-timeout",
-        "5s",
-    ]);
-    command.args(args);
-    command.arg("--export").arg(out.with_extension("jsonl"));
-    if !leak.is_empty() {
-        command.env("FOREBAY_LEAK", leak);
-    }
-    let mut run = start(command.arg("--out").arg(out));
-    let begun = wait_for("the ledger or an end", || {
-        if out.join("ledger").exists() {
-            return Some(true);
-        }
-        run.is_over().then_some(false)
-    });
-    if begun {
-        return Some(run);
-    }
-    let Ended { stderr, .. } = run.end();
-    assert!(stderr.contains("Install clang"), "{stderr}");
-    forebay_testing::skip!("this build has no program for the kernel: {stderr}");
-    None
-}
-
-/// Sends on all sockets until so many packets were counted below; packets and octets of each by its port.
-fn send_until_counted(out: &Path, packets: u64) -> BTreeMap<u64, [u64; 2]> {
-    let sockets: Vec<_> = (0..20)
-        .map(|_| UdpSocket::bind("10.0.0.1:0").unwrap())
-        .collect();
-    let mut sent: BTreeMap<u64, [u64; 2]> = BTreeMap::new();
-    wait_for("packets that are counted below", || {
-        for round in 0..50 {
-            for socket in &sockets {
-                let payload = vec![7; 1 + round * 37 % 1_400];
-                socket.send_to(&payload, "10.0.0.2:5000").unwrap();
-                let port = socket.local_addr().unwrap().port();
-                let sum = sent.entry(port.into()).or_default();
-                *sum = [sum[0] + 1, sum[1] + HEADERS + payload.len() as u64];
-            }
-        }
-        (rig::account_items(&rig::audit_json(out), ("offload", "packets"), "incoming") >= packets)
-            .then_some(())
-    });
-    sent
-}
-
-/// Packets and octets in the records of a run, by the source's port.
-fn found(out: &Path) -> BTreeMap<u64, [u64; 2]> {
-    let mut found: BTreeMap<u64, [u64; 2]> = BTreeMap::new();
-    for line in fs::read_to_string(out.with_extension("jsonl"))
-        .unwrap()
-        .lines()
-    {
-        let line: Value = serde_json::from_str(line).unwrap();
-        let number = |key: &str| line[key].as_u64().unwrap();
-        let sum = found.entry(number("src_port")).or_default();
-        *sum = [sum[0] + number("packets"), sum[1] + number("octets")];
-        assert!(
-            line["start_ns"].as_u64() < line["end_ns"].as_u64(),
-            "{line}"
-        );
-    }
-    found
-}
-
 #[test]
 fn counts_come_up_from_the_kernel_while_their_flow_stays_below() {
     if !is_at_wire("counts_come_up_from_the_kernel_while_their_flow_stays_below") {
@@ -384,6 +301,7 @@ fn the_kernel_counts_and_every_packet_is_in_its_record() {
         json["packets_offloaded"], offload["frames_counted"],
         "{json}"
     );
+    assert_eq!(offload["is_taken_off"], false, "{json}");
     // Once each, and again after a pause of a time-out on a busy host.
     assert!(offload["flows_lent"].as_u64() >= Some(20), "{json}");
     rig::assert_closed(&json, &out);
@@ -430,14 +348,6 @@ fn what_the_kernel_counted_and_nobody_got_is_found() {
     assert_eq!(open_accounts(&out), ["offload"]);
 }
 
-/// What the kernel says of the programs at the far end of the wire.
-fn programs_at_far() -> String {
-    let shown = std::process::Command::new("ip")
-        .args(["-d", "link", "show", "far"])
-        .output();
-    String::from_utf8(shown.unwrap().stdout).unwrap()
-}
-
 #[test]
 fn a_killed_probe_leaves_no_program_and_books_that_say_what_was_in_flight() {
     if !is_at_wire("a_killed_probe_leaves_no_program_and_books_that_say_what_was_in_flight") {
@@ -479,5 +389,56 @@ fn a_killed_probe_leaves_no_program_and_books_that_say_what_was_in_flight() {
     let json = run.end().json_of(0);
     let all: u64 = sent.values().map(|[packets, _]| packets).sum();
     assert_eq!(json["packets_exported"].as_u64(), Some(all), "{json}");
+    rig::assert_closed(&json, &out);
+}
+
+#[test]
+fn a_probe_whose_program_was_taken_off_says_so_and_loses_nothing() {
+    if !is_at_wire("a_probe_whose_program_was_taken_off_says_so_and_loses_nothing") {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let out = folder.path().join("out");
+    let Some(run) = with_program(&out, "", &[]) else {
+        return;
+    };
+    let sockets = sockets();
+    let mut sent = Sums::new();
+    send_on_until_counted(&sockets, &mut sent, &out, 2_000);
+    let shown = programs_at_far();
+    let (_, number) = shown.split_once("prog/xdp id ").unwrap();
+    let number = number.split_whitespace().next().unwrap().parse().unwrap();
+    // It is the probe's, and this is another process.
+    assert!(forebay_xdp::take_off_program(number).unwrap());
+    assert!(!forebay_xdp::take_off_program(number).unwrap());
+    assert!(!programs_at_far().contains("prog/xdp"));
+    wait_for("a word of it", || {
+        run.said()
+            .contains("far has no longer the XDP program")
+            .then_some(())
+    });
+    let before: u64 = sent.values().map(|[packets, _]| packets).sum();
+    let sockets_of_others = rig::below::sockets();
+    // The same flows, some of which are lent, and others.
+    for _ in 0..3 {
+        send_some(&sockets, &mut sent);
+        send_some(&sockets_of_others, &mut sent);
+    }
+    assert!(signal("TERM", run.pid()));
+    let ended = run.end();
+    assert_eq!(ended.stderr.matches("no longer the XDP program").count(), 1);
+    let json = ended.json_of(0);
+    assert_eq!(found(&out), sent);
+    let offload = &json["offload"];
+    assert_eq!(offload["is_taken_off"], true, "{json}");
+    let frames = offload["frames"].as_u64().unwrap();
+    assert!(
+        (2_000..=before).contains(&frames),
+        "{frames} of {before}: {json}"
+    );
+    assert_eq!(
+        json["packets_offloaded"], offload["frames_counted"],
+        "{json}"
+    );
     rig::assert_closed(&json, &out);
 }

@@ -38,6 +38,18 @@ impl Attached {
     }
 }
 
+/// Takes a program off its interface, by its number (`ip -d link show` tells it), whichever process put it there; false if no link has it. This is what an administrator may do: needs
+/// `CAP_SYS_ADMIN`. A program without a link stays.
+///
+/// # Errors
+/// The kernel refuses the call.
+pub fn take_off_program(number: u32) -> Result<bool, XdpError> {
+    match Link::of_program(number)? {
+        Some(link) => link.detach().map(|()| true),
+        None => Ok(false),
+    }
+}
+
 fn attach(program: &Program, interface: &str, number: u32) -> Result<(Link, Mode), XdpError> {
     let attach = |mode| program.attach(number, mode);
     let attached = match attach(Mode::Native) {

@@ -81,6 +81,7 @@ mod sys;
 mod table;
 
 pub use abi::Key;
+pub use attached::take_off_program;
 pub use connections::{
     Changed, Config, Connections, Counts, Entry, Export, Inserted, Metadata, Reason, Seed, State,
     Tally, Term,

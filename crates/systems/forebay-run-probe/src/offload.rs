@@ -84,12 +84,21 @@ struct Shared {
     handed: u64,
     /// Frames came on a link that it does not read.
     has_others: bool,
+    /// The program is no longer on its interface, though nothing here took it off: no frame comes to the table.
+    is_taken_off: bool,
     /// The first call that the kernel refused.
     failed: Option<XdpError>,
     leak: Leak,
 }
 
 impl Shared {
+    /// Whether the program is where it was put. Nothing is lent any more if it is not.
+    fn look_whether_there(&mut self) {
+        if let Kind::Xdp(table) = &self.kind {
+            self.is_taken_off |= !table.is_attached().unwrap_or(false);
+        }
+    }
+
     /// Reads at most so much of what the table has to say, for all threads that lend, and gives how much it was.
     fn read_exports(&mut self, most: usize) -> usize {
         let Self {
@@ -188,6 +197,7 @@ impl Below {
                 exports: [0; Reason::ALL.len()],
                 handed: 0,
                 has_others: false,
+                is_taken_off: false,
                 failed: None,
                 leak: leak.clone(),
             }))
@@ -342,6 +352,7 @@ impl Below {
     /// What is known of it now.
     pub(crate) fn look(&self) -> Seen {
         let mut shared = self.shared();
+        shared.look_whether_there();
         if let Some(counts) = shared.answer(|table| table.counts()) {
             shared.counts = counts;
         }
@@ -351,6 +362,7 @@ impl Below {
     /// What is known of it at the end, with what is still in it. Nothing is counted any more.
     pub(crate) fn end(&self) -> Seen {
         let mut shared = self.shared();
+        shared.look_whether_there();
         if let Kind::Xdp(table) = &mut shared.kind {
             table.detach();
         }
@@ -392,9 +404,11 @@ impl Below {
         let Kind::Xdp(table) = &shared.kind else {
             return None;
         };
-        let is_there = table.is_attached().unwrap_or(false);
-        (!is_there).then(|| {
-            "the XDP program is no longer on its interface: all packets come up again".to_owned()
+        shared.is_taken_off.then(|| {
+            format!(
+                "{} has no longer the XDP program of this probe, which somebody took off: all its packets come up again, and what was counted below is taken back; begin anew to have it there",
+                table.interface()
+            )
         })
     }
 }
@@ -419,6 +433,7 @@ impl Shared {
             refused: self.refused,
             elsewhere: self.elsewhere,
             exports: self.exports,
+            is_taken_off: self.is_taken_off,
         }
     }
 }

@@ -83,6 +83,8 @@ pub struct OffloadSummary {
     pub flows_lent: u64,
     /// How often it had no room for a flow.
     pub flows_not_lent: u64,
+    /// Its program was taken off the interface before the end, by somebody else or with the interface: later packets came up.
+    pub is_taken_off: bool,
     /// How often it told of a flow, by the reason: a segment that may end it, a time-out, so many packets as were asked for, or an entry in use by other CPUs.
     pub exports: BTreeMap<&'static str, u64>,
 }
@@ -96,6 +98,7 @@ impl OffloadSummary {
             frames_counted: sum(|seen| seen.counts.of(Term::Counted).frames),
             flows_lent: sum(|seen| seen.lent),
             flows_not_lent: sum(|seen| seen.refused),
+            is_taken_off: seen.iter().any(|seen| seen.is_taken_off),
             exports: Reason::ALL
                 .iter()
                 .enumerate()

@@ -11,6 +11,11 @@ const PROG_LOAD: libc::c_long = 5;
 const TEST_RUN: libc::c_long = 10;
 const INFO: libc::c_long = 15;
 const LINK_CREATE: libc::c_long = 28;
+const LINK_BY_ID: libc::c_long = 30;
+const LINK_NEXT_ID: libc::c_long = 31;
+const LINK_DETACH: libc::c_long = 34;
+/// `BPF_LINK_TYPE_XDP`.
+const LINK_OF_XDP: u32 = 6;
 
 /// Kinds of programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +80,15 @@ struct LinkAttributes {
     program: u32,
     interface: u32,
     attach_type: u32,
+    flags: u32,
+}
+
+/// Of the commands that find a link by its number.
+#[repr(C)]
+#[derive(Default)]
+struct NumberAttributes {
+    number: u32,
+    next: u32,
     flags: u32,
 }
 
@@ -257,6 +271,10 @@ pub(crate) struct Link {
 impl Link {
     /// Number of the interface; 0 when the program was taken off, or the interface is gone.
     pub(crate) fn interface(&self) -> Result<u32, XdpError> {
+        Ok(self.info()?.interface)
+    }
+
+    fn info(&self) -> Result<LinkInfo, XdpError> {
         let mut info = LinkInfo::default();
         let info_bytes = size_of::<LinkInfo>() as u32;
         let mut attributes = InfoAttributes {
@@ -267,6 +285,50 @@ impl Link {
         // SAFETY: the kernel writes at most as many bytes as the structure has, and any bytes are valid there.
         unsafe { bpf(INFO, &mut attributes) }
             .map_err(failed("bpf(BPF_OBJ_GET_INFO_BY_FD)", "link"))?;
-        Ok(info.interface)
+        Ok(info)
+    }
+
+    /// The link by which the program of this number is on an interface, whichever process it belongs to.
+    pub(crate) fn of_program(program: u32) -> Result<Option<Self>, XdpError> {
+        let mut number = 0;
+        loop {
+            let mut attributes = NumberAttributes {
+                number,
+                ..NumberAttributes::default()
+            };
+            // SAFETY: the structure of this command, without pointers.
+            match unsafe { bpf(LINK_NEXT_ID, &mut attributes) } {
+                Ok(_) => number = attributes.next,
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(None),
+                Err(error) => return Err(failed("bpf(BPF_LINK_GET_NEXT_ID)", "links")(error)),
+            }
+            let mut attributes = NumberAttributes {
+                number,
+                ..NumberAttributes::default()
+            };
+            // SAFETY: the structure of this command, without pointers.
+            let link = match unsafe { bpf(LINK_BY_ID, &mut attributes) } {
+                Ok(descriptor) => Self {
+                    descriptor: owned(descriptor),
+                },
+                // It has gone meanwhile.
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => continue,
+                Err(error) => return Err(failed("bpf(BPF_LINK_GET_FD_BY_ID)", "link")(error)),
+            };
+            let info = link.info()?;
+            let is_there = info.interface != 0;
+            if is_there && (info.kind, info.program) == (LINK_OF_XDP, program) {
+                return Ok(Some(link));
+            }
+        }
+    }
+
+    /// Takes its program off, for all that have the link.
+    pub(crate) fn detach(&self) -> Result<(), XdpError> {
+        let mut attributes = [self.descriptor.as_raw_fd() as u32];
+        // SAFETY: the structure of this command, which is the number of a descriptor.
+        unsafe { bpf(LINK_DETACH, &mut attributes) }
+            .map(drop)
+            .map_err(failed("bpf(BPF_LINK_DETACH)", "link"))
     }
 }

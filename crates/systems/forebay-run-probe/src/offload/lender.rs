@@ -13,6 +13,10 @@ pub(super) struct Lender(pub(super) Below);
 impl Lower for Lender {
     fn watch(&mut self, flow: &FlowKey, loan: &Loan) -> Answer {
         let mut shared = self.0.shared();
+        if shared.is_taken_off {
+            // It would count nothing: the flow stays, and nobody is asked for a while.
+            return Answer::Full;
+        }
         match shared.answer(|table| table.insert(&key(flow), State::Data, &seed(loan))) {
             Some(Inserted::At(since_ns)) => {
                 shared.lent += 1;

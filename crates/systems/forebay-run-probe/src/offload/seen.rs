@@ -24,6 +24,8 @@ pub(crate) struct Seen {
     pub(crate) elsewhere: u64,
     /// What it had to say of flows, by the reason, in the order of [`Reason::ALL`], by those that read it.
     pub(crate) exports: [u64; Reason::ALL.len()],
+    /// It is no longer where frames would come to it.
+    pub(crate) is_taken_off: bool,
 }
 
 impl Seen {
