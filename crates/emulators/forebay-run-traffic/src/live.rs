@@ -16,7 +16,8 @@ use crate::source::Rows;
 use crate::truth::Truth;
 use crate::wire::{ETHERNET_HEADER_BYTES, Wire, WireDrop};
 use crate::{
-    InterfaceSummary, SHOW_NS, TrafficError, TrafficPlan, TrafficSummary, engine, run_end, summary,
+    InterfaceSummary, SHOW_NS, SendBy, TrafficError, TrafficPlan, TrafficSummary, engine, run_end,
+    summary,
 };
 
 /// Bytes of the longest headers, of TCP in IPv6 in Ethernet.
@@ -29,26 +30,27 @@ pub(crate) fn send(
     plan: &TrafficPlan,
     interface: &str,
     pace: Pace,
+    send_by: SendBy,
     host: &Host,
 ) -> Result<Record<TrafficSummary>, TrafficError> {
     let port = SendPort::open(interface)?;
     let mtu_bytes = port.mtu_bytes().map_err(RunError::from)?;
     let ip_bytes_max = ip_bytes_max(mtu_bytes, plan.snap_bytes)?;
+    let frame_bytes_max = ip_bytes_max.max(HEADERS_BYTES) + ETHERNET_HEADER_BYTES;
+    let frame_bytes_max = frame_bytes_max as usize;
+    let port = match send_by {
+        SendBy::Sendmmsg => port,
+        SendBy::Ring => port.through_ring(frame_bytes_max)?,
+    };
     let traffic = engine(plan, ip_bytes_max)?;
     let mut tell = |text: &str| host.warn(text);
     let mut books = Books::open(Kind::Interface, plan.out.as_deref(), &mut tell)?;
     let truth = plan.truth.as_deref().map(Truth::create).transpose()?;
-    let frame_bytes_max = ip_bytes_max.max(HEADERS_BYTES) + ETHERNET_HEADER_BYTES;
     wait::set_timer_slack_ns(SLACK_NS).map_err(RunError::from)?;
     let begun_ns = clock::monotonic_ns();
     let mut work = Work {
         traffic,
-        wire: Wire::new(
-            port,
-            interface,
-            frame_bytes_max as usize,
-            truth.map(SentTruth::new),
-        ),
+        wire: Wire::new(port, interface, frame_bytes_max, truth.map(SentTruth::new)),
         schedule: Schedule::new(pace, begun_ns),
         first_offset_ns: 0,
         is_over: false,
@@ -59,6 +61,8 @@ pub(crate) fn send(
     let done = work.all(host, &mut books);
     let interface = InterfaceSummary {
         name: interface.to_owned(),
+        sent_by: send_by,
+        sent_by_reason: send_by.reason(),
         mtu_bytes,
         shortened_packets: 0,
         shortened_octets: 0,

@@ -156,18 +156,55 @@ fn probe(folder: &Path) -> (Run, PathBuf, PathBuf) {
     (run, out, jsonl)
 }
 
+/// How packets come to the kernel.
+#[derive(Clone, Copy)]
+enum By {
+    Sendmmsg,
+    Ring,
+}
+
+impl By {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Sendmmsg => "sendmmsg",
+            Self::Ring => "ring",
+        }
+    }
+
+    /// Nothing for the default.
+    const fn args(self) -> &'static [&'static str] {
+        match self {
+            Self::Sendmmsg => &[],
+            Self::Ring => &["--send-by", "ring"],
+        }
+    }
+}
+
 #[test]
 fn what_is_sent_is_what_the_interfaces_count_and_a_probe_records() {
-    if !is_inside("what_is_sent_is_what_the_interfaces_count_and_a_probe_records") {
-        return;
+    if is_inside("what_is_sent_is_what_the_interfaces_count_and_a_probe_records") {
+        sent_is_counted_and_recorded(By::Sendmmsg);
     }
+}
+
+#[test]
+fn what_is_sent_through_a_ring_is_what_the_interfaces_count_and_a_probe_records() {
+    if is_inside("what_is_sent_through_a_ring_is_what_the_interfaces_count_and_a_probe_records") {
+        sent_is_counted_and_recorded(By::Ring);
+    }
+}
+
+fn sent_is_counted_and_recorded(by: By) {
     let folder = TempDir::new().unwrap();
     let (run, out, jsonl) = probe(folder.path());
     let begun_ns = realtime_ns();
     let args = ["--packets", "20k", "--rate", "20k", "--seed", "7"];
+    let how = by.args();
+    let args = [&args[..], how].concat();
     let generator = emulate(folder.path(), "nix-like-night", &args);
     let (json, truth) = generator.end(0);
     let ended_ns = realtime_ns();
+    assert_eq!(json["interface"]["sent_by"], by.name(), "{json}");
     assert_eq!(
         (&json["packets"], packets(&truth)),
         (&20_000.into(), 20_000)
@@ -282,11 +319,23 @@ fn a_generator_that_is_stopped_tells_the_truth_of_what_it_sent() {
 
 #[test]
 fn what_an_interface_refuses_is_in_the_books_by_name_and_not_in_the_truth() {
-    if !is_inside("what_an_interface_refuses_is_in_the_books_by_name_and_not_in_the_truth") {
-        return;
+    if is_inside("what_an_interface_refuses_is_in_the_books_by_name_and_not_in_the_truth") {
+        refused_is_named(By::Sendmmsg);
     }
+}
+
+#[test]
+fn what_an_interface_refuses_of_a_ring_is_in_the_books_by_name_and_not_in_the_truth() {
+    if is_inside("what_an_interface_refuses_of_a_ring_is_in_the_books_by_name_and_not_in_the_truth")
+    {
+        refused_is_named(By::Ring);
+    }
+}
+
+fn refused_is_named(by: By) {
     let folder = TempDir::new().unwrap();
     let args = ["--packets", "10M", "--rate", "5k"];
+    let args = [&args[..], by.args()].concat();
     let generator = emulate(folder.path(), "nix-like-morning", &args);
     generator.wait("outgoing", 500);
     sh("ip link set near down");
@@ -308,6 +357,24 @@ fn what_an_interface_refuses_is_in_the_books_by_name_and_not_in_the_truth() {
         (sent, sent)
     );
     assert!(rig::dropped_in_all(&json, "interface.interface_down") > 0);
+    // So does one that takes no long packets any more.
+    let folder = TempDir::new().unwrap();
+    let generator = emulate(folder.path(), "nix-like-morning", &args);
+    generator.wait("outgoing", 500);
+    sh("ip link set near mtu 600");
+    wait_for("packets that are too long", || {
+        let sheet = rig::audit_json(&generator.out).to_string();
+        sheet.contains("too_long").then_some(())
+    });
+    assert!(signal("INT", generator.run.pid()));
+    let (json, truth) = generator.end(0);
+    assert_eq!(json["packets"], packets(&truth));
+    assert_eq!(
+        counter("near", "tx_packets") - sent,
+        json["packets"].as_u64().unwrap()
+    );
+    assert!(rig::dropped_in_all(&json, "interface.too_long") > 0);
+    sh("ip link set near mtu 1500");
     // One that is removed ends it, with the same truth.
     let folder = TempDir::new().unwrap();
     let generator = emulate(folder.path(), "nix-like-morning", &args);

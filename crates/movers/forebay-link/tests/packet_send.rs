@@ -9,14 +9,14 @@
 use std::os::fd::AsFd;
 
 use forebay_link::packet::{
-    BATCH_FRAMES_MAX, Event, FrameBatch, PacketPort, PortOptions, Refusal, RingSize, SendPort,
-    SentFrames, Stopped,
+    BATCH_FRAMES_MAX, Event, FrameBatch, PacketError, PacketPort, PortOptions, Refusal, RingSize,
+    SendPort, SentFrames, Stopped,
 };
 use forebay_sys::clock::monotonic_ns;
 use forebay_sys::eventfd::EventFd;
 use forebay_sys::netlink::links;
 use forebay_sys::tap::Tap;
-use forebay_testing::wire::{carries, is_inside, lay, sh};
+use forebay_testing::wire::{carries, lay, sh};
 
 const SECOND_NS: u64 = 1_000_000_000;
 const OPTIONS: PortOptions = PortOptions {
@@ -30,12 +30,59 @@ const OPTIONS: PortOptions = PortOptions {
     promiscuous: true,
 };
 
+/// How frames come to the kernel.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    Calls,
+    Ring,
+}
+
+impl Way {
+    fn open(self, interface: &str) -> Result<SendPort, PacketError> {
+        let port = SendPort::open(interface)?;
+        match self {
+            Self::Calls => Ok(port),
+            Self::Ring => port.through_ring(9_000),
+        }
+    }
+}
+
 /// Both ends of a wire.
-fn ends() -> (SendPort, PacketPort) {
+fn ends(way: Way) -> (SendPort, PacketPort) {
     lay();
     carries();
     let far = PacketPort::open("far", &OPTIONS).unwrap().remove(0);
-    (SendPort::open("near").unwrap(), far)
+    (way.open("near").unwrap(), far)
+}
+
+/// Makes of each of these bodies two tests, one for each way.
+macro_rules! both_ways {
+    ($($name:ident)*) => {
+        mod by_calls {
+            $(#[test]
+            fn $name() {
+                if forebay_testing::wire::is_inside(concat!("by_calls::", stringify!($name))) {
+                    super::$name(super::Way::Calls);
+                }
+            })*
+        }
+        mod by_ring {
+            $(#[test]
+            fn $name() {
+                if forebay_testing::wire::is_inside(concat!("by_ring::", stringify!($name))) {
+                    super::$name(super::Way::Ring);
+                }
+            })*
+        }
+    };
+}
+
+both_ways! {
+    what_the_kernel_took_is_what_both_interfaces_count_and_what_comes
+    a_frame_that_is_refused_is_told_once_and_costs_no_other_one
+    an_interface_without_carrier_down_or_gone_refuses_by_name
+    a_queue_that_is_full_is_busy_and_takes_the_same_frame_later
+    a_port_that_sends_takes_no_packet
 }
 
 /// A frame of a local experimental EtherType (IEEE 802), with its number behind the header.
@@ -75,12 +122,8 @@ fn counter(interface: &str, name: &str) -> u64 {
     link.counters[name]
 }
 
-#[test]
-fn what_the_kernel_took_is_what_both_interfaces_count_and_what_comes() {
-    if !is_inside("what_the_kernel_took_is_what_both_interfaces_count_and_what_comes") {
-        return;
-    }
-    let (mut near, mut far) = ends();
+fn what_the_kernel_took_is_what_both_interfaces_count_and_what_comes(way: Way) {
+    let (mut near, mut far) = ends(way);
     assert_eq!(near.mtu_bytes().unwrap(), 1_500);
     let (mut batch, mut sent, mut bytes) = (FrameBatch::new(1_514), Vec::new(), 0);
     for round in 0..40 {
@@ -109,12 +152,8 @@ fn what_the_kernel_took_is_what_both_interfaces_count_and_what_comes() {
     assert_eq!(counter("far", "rx_packets"), frames);
 }
 
-#[test]
-fn a_frame_that_is_refused_is_told_once_and_costs_no_other_one() {
-    if !is_inside("a_frame_that_is_refused_is_told_once_and_costs_no_other_one") {
-        return;
-    }
-    let (mut near, mut far) = ends();
+fn a_frame_that_is_refused_is_told_once_and_costs_no_other_one(way: Way) {
+    let (mut near, mut far) = ends(way);
     let mut batch = FrameBatch::new(9_000);
     // Those that are too long are the first, one in the middle, two in a row, and the last.
     let is_long = |number| matches!(number, 0 | 4 | 7 | 8 | 11);
@@ -140,12 +179,8 @@ fn a_frame_that_is_refused_is_told_once_and_costs_no_other_one() {
     assert_eq!(counter("near", "tx_packets"), 7);
 }
 
-#[test]
-fn an_interface_without_carrier_down_or_gone_refuses_by_name() {
-    if !is_inside("an_interface_without_carrier_down_or_gone_refuses_by_name") {
-        return;
-    }
-    let (mut near, mut far) = ends();
+fn an_interface_without_carrier_down_or_gone_refuses_by_name(way: Way) {
+    let (mut near, mut far) = ends(way);
     let mut batch = FrameBatch::new(100);
     (0..2).for_each(|number| push(&mut batch, &frame(number, 100)));
     let refused = |refusal| SentFrames {
@@ -157,7 +192,7 @@ fn an_interface_without_carrier_down_or_gone_refuses_by_name() {
     sh("ip link set near down");
     assert_eq!(near.send(&batch, 0..64), refused(Refusal::Down));
     assert_eq!(near.send(&batch, 1..2), refused(Refusal::Down));
-    let error = SendPort::open("near").unwrap_err().to_string();
+    let error = way.open("near").unwrap_err().to_string();
     assert!(error.contains("ip link set near up"), "{error}");
     // It is up again: no refusal is left behind.
     sh("ip link set near up; ip link set far up");
@@ -169,17 +204,13 @@ fn an_interface_without_carrier_down_or_gone_refuses_by_name() {
     sh("ip link delete near");
     assert_eq!(near.send(&batch, 0..64), refused(Refusal::Gone));
     assert!(near.mtu_bytes().is_err());
-    let error = SendPort::open("near").unwrap_err().to_string();
+    let error = way.open("near").unwrap_err().to_string();
     assert!(error.contains("ip link"), "{error}");
 }
 
-#[test]
-fn a_queue_that_is_full_is_busy_and_takes_the_same_frame_later() {
+fn a_queue_that_is_full_is_busy_and_takes_the_same_frame_later(way: Way) {
     if !std::fs::exists("/dev/net/tun").unwrap_or(false) {
         forebay_testing::skip!("there is no /dev/net/tun");
-        return;
-    }
-    if !is_inside("a_queue_that_is_full_is_busy_and_takes_the_same_frame_later") {
         return;
     }
     // What is sent on it waits in its queue, which has room for 8 frames, until it is taken out here.
@@ -187,7 +218,7 @@ fn a_queue_that_is_full_is_busy_and_takes_the_same_frame_later() {
     sh(
         "ip link set tap0 txqueuelen 8; f=/proc/sys/net/ipv6/conf/tap0/disable_ipv6; [ ! -e $f ] || echo 1 > $f; ip link set tap0 up",
     );
-    let mut port = SendPort::open("tap0").unwrap();
+    let mut port = way.open("tap0").unwrap();
     let mut batch = FrameBatch::new(100);
     (0..20).for_each(|number| push(&mut batch, &frame(number, 100)));
     let busy = |frames| SentFrames {
@@ -210,13 +241,9 @@ fn a_queue_that_is_full_is_busy_and_takes_the_same_frame_later() {
     assert_eq!(refused, Some(Stopped::Refused(Refusal::Device)));
 }
 
-#[test]
-fn a_port_that_sends_takes_no_packet() {
-    if !is_inside("a_port_that_sends_takes_no_packet") {
-        return;
-    }
-    let (mut near, _far) = ends();
-    let mut back = SendPort::open("far").unwrap();
+fn a_port_that_sends_takes_no_packet(way: Way) {
+    let (mut near, _far) = ends(way);
+    let mut back = way.open("far").unwrap();
     let mut batch = FrameBatch::new(100);
     (0..64).for_each(|number| push(&mut batch, &frame(number, 100)));
     assert_eq!(back.send(&batch, 0..64).frames, 64);

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use forebay_report::text::{bytes, si};
 use forebay_run::record::Record;
 use forebay_run_traffic::{
-    InterfaceSummary, NAMED, NamedProfile, Pace, START_S, Source, Target, TrafficPlan,
+    InterfaceSummary, NAMED, NamedProfile, Pace, START_S, SendBy, Source, Target, TrafficPlan,
     TrafficSummary, WINDOW_PACKETS, write_profile,
 };
 
@@ -51,6 +51,15 @@ pub(super) struct TrafficArgs {
     /// The time of the profile on the interface, so much faster: 0.01 is a hundredth of its rate.
     #[arg(long, value_name = "FACTOR", requires = "interface", conflicts_with = "rate", value_parser = speed)]
     speed: Option<f64>,
+    /// How packets for the interface come to the kernel: by sendmmsg, or through a ring in shared memory (PACKET_TX_RING), which spares a copy where a card reads its frames in place and costs one on a virtual cable. The books say the same either way.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "HOW",
+        default_value_t,
+        requires = "interface"
+    )]
+    send_by: SendByArg,
     /// Writes the rows of the profile instead, in FlowTest's form. That has no place for trains: of a written profile --timing uniform makes the same packets again, and trains have a gap of their own.
     #[arg(long, value_name = "FILE.csv", conflicts_with_all = ["pcap", "truth", "out"])]
     write_profile: Option<PathBuf>,
@@ -87,6 +96,16 @@ enum TimingArg {
     Uniform,
     /// In trains.
     Trains,
+}
+
+/// How packets come to the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum SendByArg {
+    /// By calls that name 64 of them at most.
+    #[default]
+    Sendmmsg,
+    /// Through memory that is shared with it.
+    Ring,
 }
 
 /// Slowest and fastest rate onto an interface, in packets a second.
@@ -127,7 +146,15 @@ fn target(args: &TrafficArgs) -> Result<Target> {
         let pace = args
             .rate
             .map_or(speed, |packet_rate_hz| Pace::Rate { packet_rate_hz });
-        return Ok(Target::Interface { name, pace });
+        let send_by = match args.send_by {
+            SendByArg::Sendmmsg => SendBy::Sendmmsg,
+            SendByArg::Ring => SendBy::Ring,
+        };
+        return Ok(Target::Interface {
+            name,
+            pace,
+            send_by,
+        });
     }
     let path = args.pcap.clone().context("--pcap is missing")?;
     Ok(Target::Capture(path))

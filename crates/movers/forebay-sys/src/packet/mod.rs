@@ -4,16 +4,18 @@
 //! A [`PacketSocket`] begins closed: its filter takes nothing until [`PacketSocket::accept`]. So several sockets of one interface can
 //! [`join`](PacketSocket::join) a group that shares its packets by flow before any of them has seen a packet twice.
 //!
-//! A [`FrameSocket`] sends frames, and takes none.
+//! A [`FrameSocket`] sends frames, and takes none; a [`TransmitRing`] is memory that it shares with the kernel for them.
 
 mod frame_ring;
 mod interface;
 mod ring;
 mod send;
 mod socket;
+mod transmit_ring;
 
 pub use frame_ring::{FrameRing, FrameRingSize, Slot};
 pub use interface::{Interface, InterfaceState};
 pub use ring::{Block, Ring, RingSize};
 pub use send::FrameSocket;
 pub use socket::{Group, PacketSocket, ReceiveRing, RingStatistics};
+pub use transmit_ring::TransmitRing;

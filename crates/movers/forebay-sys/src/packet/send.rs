@@ -4,12 +4,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::interface::Interface;
 use super::socket::{be_promiscuous, bind, is_up, open_socket};
+use super::transmit_ring::TransmitRing;
 use crate::SysError;
 use crate::socket::set_int;
+use crate::udp_batch::Sent;
 
 /// A packet socket of one interface that sends whole frames, past the queueing disciplines of the interface (`PACKET_QDISC_BYPASS`).
 ///
-/// Bound to no protocol, it never gets a packet. Frames are sent by [`SendBatch`](crate::udp_batch::SendBatch), as of a connected socket.
+/// Bound to no protocol, it never gets a packet. Frames are sent by [`SendBatch`](crate::udp_batch::SendBatch), as of a connected socket, or by its [`ring`](Self::ring).
 #[derive(Debug)]
 pub struct FrameSocket {
     fd: OwnedFd,
@@ -51,6 +53,23 @@ impl FrameSocket {
             interface: found,
             hardware_type,
         })
+    }
+
+    /// Memory that is shared with the kernel, for frames of at most so many bytes; it is asked for once. From then on frames are sent through it alone.
+    ///
+    /// # Errors
+    /// There is no memory for it, or frames are longer than 128 KiB.
+    pub fn ring(&self, frame_bytes: usize) -> Result<TransmitRing, SysError> {
+        TransmitRing::make(self.fd.as_fd(), &self.interface.name, frame_bytes)
+    }
+
+    /// Sends frames through its ring, in order and without waiting, until all are taken or one is not: that one and those behind it were not sent.
+    pub fn send_ring<'a>(
+        &self,
+        ring: &mut TransmitRing,
+        frames: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Sent {
+        ring.send_on(self.fd.as_fd(), frames)
     }
 
     /// The interface.
