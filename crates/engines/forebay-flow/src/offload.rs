@@ -100,6 +100,12 @@ pub trait Lower: Debug + Send {
     /// Watches a flow by its canonical key.
     fn watch(&mut self, key: &FlowKey, loan: &Loan) -> Answer;
 
+    /// Whether it can do [`Self::trim`].
+    fn trims(&self) -> bool;
+
+    /// As [`Self::watch`], and from now on packets come up without what is behind their headers. All else of them is as it was.
+    fn trim(&mut self, key: &FlowKey, loan: &Loan) -> Answer;
+
     /// Counts a flow from now on that is watched. False: it was closed meanwhile.
     fn count(&mut self, key: &FlowKey, loan: &Loan) -> bool;
 
@@ -115,6 +121,8 @@ pub trait Lower: Debug + Send {
 pub struct OffloadCounts {
     /// Flows that were watched.
     pub watched: u64,
+    /// Of them those whose packets came up without what is behind their headers at first.
+    pub trimmed: u64,
     /// Of them those that were counted below.
     pub counted: u64,
     /// How often there was no room below for a flow.
@@ -143,6 +151,10 @@ pub(crate) enum Lent {
     /// It is not to be lent: another table has done that.
     Elsewhere,
     Watched,
+    /// It is watched, and its packets come up cut.
+    Trimming,
+    /// The same, and all packets from before have been handled.
+    Trimmed,
     Counted,
 }
 

@@ -174,6 +174,13 @@ impl Plugins {
             .is_none_or(|interest| interest.open == 0)
     }
 
+    /// Whether a plugin wants more of the flow at a place than headers, lengths and times.
+    fn reads_payload(&self, place: u32) -> bool {
+        let open = self.flows.get(place as usize).map_or(0, |flow| flow.open);
+        let mut chosen = self.chosen.iter().enumerate();
+        chosen.any(|(n, (kind, _))| open >> n & 1 != 0 && kind.reads_payload())
+    }
+
     /// Puts a packet into a batch, with the bytes that may be read.
     #[inline]
     pub fn batch(&self, batch: &mut Batch, packet: &Packet<'_>) {
@@ -282,6 +289,10 @@ impl<F: FnMut(&FlowRecord, Fields)> Watch for Watching<'_, F> {
     #[inline]
     fn wants(&self, place: u32) -> bool {
         !self.plugins.is_satisfied(place)
+    }
+
+    fn wants_payload(&self, place: u32) -> bool {
+        self.plugins.reads_payload(place)
     }
 
     #[inline]

@@ -34,6 +34,10 @@ pub trait Watch {
         let _ = place;
         false
     }
+    /// Whether what is wanted of them is more than their headers, lengths and times: it is not lent to be cut as long as it is.
+    fn wants_payload(&self, place: u32) -> bool {
+        self.wants(place)
+    }
     /// The flow has ended, and its place is free.
     fn ended(&mut self, place: u32, record: &FlowRecord);
 }

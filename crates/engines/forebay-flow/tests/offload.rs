@@ -18,11 +18,14 @@ const FIN: u8 = 1;
 const SYN: u8 = 2;
 const RST: u8 = 4;
 const ACK: u8 = 16;
+/// How much younger than its begin a packet has to be before a watched flow is counted, ns.
+const GUARD_NS: u64 = 1_000_000;
 
 #[derive(Debug)]
 struct Flow {
     loan: Loan,
     is_counted: bool,
+    is_cut: bool,
     is_closed: bool,
     counted: Counted,
 }
@@ -34,6 +37,10 @@ struct Below {
     room: usize,
     /// Another table has what is asked for.
     is_elsewhere: bool,
+    /// It can cut packets.
+    trims: bool,
+    /// Packets that came up cut.
+    cut: u64,
     flows: HashMap<FlowKey, Flow>,
     taken: Volume,
 }
@@ -55,6 +62,7 @@ impl Below {
         }
         flow.loan.heard_ns = packet.time_ns;
         if !flow.is_counted {
+            self.cut += u64::from(flow.is_cut);
             return false;
         }
         let (counted, way) = (&mut flow.counted, usize::from(turned));
@@ -85,11 +93,24 @@ impl Lower for Shared {
         let flow = Flow {
             loan: *loan,
             is_counted: false,
+            is_cut: false,
             is_closed: false,
             counted: Counted::default(),
         };
         assert!(below.flows.insert(*key, flow).is_none());
         Answer::Since(below.now_ns)
+    }
+
+    fn trims(&self) -> bool {
+        self.0.lock().unwrap().trims
+    }
+
+    fn trim(&mut self, key: &FlowKey, loan: &Loan) -> Answer {
+        let answer = self.watch(key, loan);
+        if let Some(flow) = self.0.lock().unwrap().flows.get_mut(key) {
+            flow.is_cut = true;
+        }
+        answer
     }
 
     fn count(&mut self, key: &FlowKey, loan: &Loan) -> bool {
@@ -511,6 +532,8 @@ fn a_full_table_takes_lent_flows_back_before_it_lets_one_go() {
 struct Wanting {
     most: u64,
     seen: u64,
+    /// Of them the first ones with their payload.
+    payloads: u64,
 }
 
 impl Watch for Wanting {
@@ -524,6 +547,10 @@ impl Watch for Wanting {
 
     fn wants(&self, _place: u32) -> bool {
         self.seen < self.most
+    }
+
+    fn wants_payload(&self, _place: u32) -> bool {
+        self.seen < self.payloads
     }
 
     fn ended(&mut self, _place: u32, _record: &FlowRecord) {}
@@ -628,7 +655,11 @@ fn a_clock_that_is_set_back_lends_again_at_once() {
 #[test]
 fn a_flow_is_not_lent_as_long_as_its_packets_are_wanted() {
     let mut world = World::new(&short(), Box::new(Packets(1)), 4);
-    let mut watch = Wanting { most: 7, seen: 0 };
+    let mut watch = Wanting {
+        most: 7,
+        seen: 0,
+        payloads: 0,
+    };
     let mut batch = Batch::new(1);
     for n in 1..=8 {
         batch.push(&packet(&plain(1, 0), n));
@@ -637,6 +668,78 @@ fn a_flow_is_not_lent_as_long_as_its_packets_are_wanted() {
         let watched = world.table.offload_counts().watched;
         assert_eq!(watched, u64::from(n >= 7), "after packet {n}");
     }
+}
+
+/// The first four are wanted with their payload, and headers up to the ninth; then nothing is.
+#[test]
+fn a_flow_whose_headers_are_wanted_comes_up_cut_until_nothing_is() {
+    for (ns, cut, counted) in [
+        // Packets that are so far apart that none from before is under way: 5 to 9 are cut, all behind it are counted.
+        (2 * GUARD_NS, 5, 11),
+        // All is wanted before the watch is old enough: some more are cut.
+        (GUARD_NS / 8, 9, 7),
+    ] {
+        let mut world = World::new(&short(), Box::new(Packets(1)), 4);
+        world.below.0.lock().unwrap().trims = true;
+        let mut watch = Wanting {
+            most: 9,
+            seen: 0,
+            payloads: 4,
+        };
+        let (mut batch, mut kept) = (Batch::new(1), Keeping::default());
+        for n in 1..=20 {
+            let packet = packet(&plain(1, 0), n * ns);
+            if world.below.0.lock().unwrap().packet(&packet) {
+                world.counted += 1;
+                continue;
+            }
+            batch.push(&packet);
+            world.table.handle_batch(&batch, &mut watch);
+            batch.clear();
+            let counts = world.table.offload_counts();
+            assert_eq!(
+                (counts.watched, counts.trimmed),
+                match n {
+                    ..4 => (0, 0),
+                    _ => (1, 1),
+                },
+                "after packet {n}"
+            );
+        }
+        let counts = world.table.offload_counts();
+        assert_eq!((counts.counted, world.counted), (1, counted), "{ns}");
+        assert_eq!(world.below.0.lock().unwrap().cut, cut, "{ns}");
+        world.table.end_all_watched(&mut kept);
+        let packets: Vec<_> = kept.0.iter().map(|record| record.packets).collect();
+        assert_eq!(packets, [20], "{ns}");
+    }
+}
+
+/// Whatever ends it: what was cut is taken back as what was counted is.
+#[test]
+fn a_flow_that_is_cut_comes_back_with_what_closes_it() {
+    let mut world = World::new(&short(), Box::new(Packets(1)), 4);
+    world.below.0.lock().unwrap().trims = true;
+    let mut watch = Wanting {
+        most: 100,
+        seen: 0,
+        payloads: 0,
+    };
+    let mut batch = Batch::new(1);
+    for (n, tcp_flags) in [ACK, ACK, ACK, RST | ACK].into_iter().enumerate() {
+        let step = Step {
+            tcp_flags,
+            ..plain(1, 0)
+        };
+        let packet = packet(&step, (n as u64 + 1) * 2 * GUARD_NS);
+        assert!(!world.below.0.lock().unwrap().packet(&packet));
+        batch.push(&packet);
+        world.table.handle_batch(&batch, &mut watch);
+        batch.clear();
+    }
+    let counts = world.table.offload_counts();
+    assert_eq!((counts.trimmed, counts.counted, counts.returned), (1, 0, 1));
+    assert!(world.below.0.lock().unwrap().flows.is_empty());
 }
 
 #[test]

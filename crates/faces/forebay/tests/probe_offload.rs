@@ -130,6 +130,36 @@ fn counts_come_up_after_so_many_packets_and_their_flow_stays_below() {
     }
 }
 
+#[test]
+fn frames_come_up_cut_while_plugins_want_headers_and_records_are_the_same() {
+    let folder = TempDir::new().unwrap();
+    for name in ["geant-like-morning", "nix-like-night"] {
+        let pcap = captured(folder.path(), name);
+        for (plugins, counts_many) in [("basic,pstats,tls", true), ("bursts,rtt,dns", false)] {
+            let common = ["--plugins", plugins];
+            let (alone, off) = records(&pcap, &common);
+            let software = ["--offload", "software", "--offload-after", "5"];
+            let lent = [&common[..], &software].concat();
+            let (_, whole) = records(&pcap, &lent);
+            assert_eq!(whole["offload"]["frames_trimmed"], 0, "{whole}");
+            let (lending, on) = records(&pcap, &[&lent[..], &["--offload-trim", "on"]].concat());
+            assert_eq!(volumes(&on), volumes(&off), "{name} {plugins}");
+            assert!(lending == alone, "{name} {plugins}: {on}");
+            let number = |json: &Value, key: &str| json["offload"][key].as_u64().unwrap();
+            assert!(number(&on, "frames_trimmed") > 1_000, "{name}: {on}");
+            assert_eq!(
+                number(&on, "frames_counted") > 2_000,
+                counts_many,
+                "{name} {plugins}: {on}"
+            );
+            assert!(
+                number(&on, "flows_lent") > number(&whole, "flows_lent"),
+                "{name}: {on}"
+            );
+        }
+    }
+}
+
 /// The places of accounts that do not close.
 fn open_accounts(out: &Path) -> Vec<String> {
     let verdict = rig::audit_json(out);
@@ -212,6 +242,17 @@ fn what_no_offload_can_do_is_named() {
         (
             &["--read", "-", "--offload", "filter"],
             "--offload filter is for an interface",
+        ),
+        (
+            &[
+                "--interface",
+                "lo",
+                "--offload",
+                "xdp",
+                "--offload-trim",
+                "on",
+            ],
+            "leave --offload-trim out",
         ),
         (&["--read", "-", "--offload", "xpd"], "xdp"),
     ] {

@@ -232,7 +232,7 @@ fn records_agree<T: Table + Debug + Send + 'static>(
     };
     let below = Arc::new(Mutex::new(below));
     let (mut alone, mut lending) = (Flows::new(&flows).unwrap(), Flows::new(&flows).unwrap());
-    let lower = Box::new(Below(Arc::clone(&below)));
+    let lower = Box::new(Below::new(&below, false));
     lending.set_offload(lower, Box::new(Packets(1))).unwrap();
     let mut decoders = [0, 1].map(|_| Decoder::new(&DecodeConfig::default()).unwrap());
     let (mut all, mut records) = (Vec::new(), Vec::new());

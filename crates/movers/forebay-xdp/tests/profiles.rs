@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 
 use forebay_flow::offload::Packets;
 use forebay_flow::plugins::{Fields, PluginKind, Plugins};
-use forebay_flow::{Batch, DecodeConfig, Decoder, FlowRecord, Table as Flows, Volume};
+use forebay_flow::{Batch, DecodeConfig, Decoder, FlowRecord, Frame, Table as Flows, Volume};
 use forebay_traffic::{FRAME_BYTES_MAX, NAMED, Profile, ProfileError, Row, Traffic};
 use forebay_xdp::{Config, Reason, Software, Tally, Term, Verdict};
 use frames::below::{Below, captured, flow_key};
@@ -85,6 +85,35 @@ fn profiles() -> Vec<(&'static str, Vec<Timed>)> {
     all
 }
 
+/// What is wanted of flows, and what the table below does for it.
+#[derive(Clone, Copy, Debug)]
+struct Wish {
+    plugins: &'static [PluginKind],
+    /// Packets of a flow after which it is lent.
+    after: u64,
+    /// Flows come up cut as long as plugins want their headers.
+    trims: bool,
+}
+
+/// Plugins that have all they want when a flow is lent.
+const FIRST_PACKETS: Wish = Wish {
+    plugins: &[PluginKind::Basic, PluginKind::Pstats, PluginKind::Rtt],
+    after: 30,
+    trims: false,
+};
+/// Headers of 30 packets are wanted, of which most come up cut, and nothing of later ones.
+const HEADERS: Wish = Wish {
+    plugins: &[PluginKind::Basic, PluginKind::Pstats, PluginKind::Tls],
+    after: 5,
+    trims: true,
+};
+/// Headers of nearly all packets are wanted.
+const ALL_HEADERS: Wish = Wish {
+    plugins: &[PluginKind::Bursts, PluginKind::Tls],
+    after: 5,
+    trims: true,
+};
+
 /// A flow table with plugins that want the first packets of each flow, and its records as texts.
 struct Probe {
     decoder: Decoder,
@@ -96,7 +125,7 @@ struct Probe {
 }
 
 impl Probe {
-    fn new() -> Self {
+    fn new(wish: Wish) -> Self {
         let flows = forebay_flow::Config {
             idle_timeout_ns: IDLE_NS,
             active_timeout_ns: ACTIVE_NS,
@@ -104,10 +133,9 @@ impl Probe {
             ..forebay_flow::Config::default()
         };
         let table = Flows::new(&flows).unwrap();
-        let kinds = [PluginKind::Basic, PluginKind::Pstats, PluginKind::Rtt];
         Self {
             decoder: Decoder::new(&DecodeConfig::default()).unwrap(),
-            plugins: Plugins::new(&kinds, table.places()),
+            plugins: Plugins::new(wish.plugins, table.places()),
             table,
             batch: Batch::new(1),
             records: Vec::new(),
@@ -131,11 +159,13 @@ impl Probe {
         );
     }
 
-    fn frame(&mut self, frame: &[u8], time_ns: u64) {
-        let packet = self
-            .decoder
-            .handle_frame(&captured(frame, time_ns))
-            .unwrap();
+    /// A frame of so many bytes, of which these came.
+    fn frame(&mut self, frame: &[u8], wire_bytes: usize, time_ns: u64) {
+        let frame = Frame {
+            wire_bytes: wire_bytes as u32,
+            ..captured(frame, time_ns)
+        };
+        let packet = self.decoder.handle_frame(&frame).unwrap();
         self.plugins.batch(&mut self.batch, &packet);
         self.with_table(|table, batch, plugins, mut ended| {
             table.handle_batch(batch, &mut plugins.watch(&mut ended));
@@ -187,32 +217,38 @@ fn look<T: Table>(below: &Mutex<T>, probe: &mut Probe, told: &mut Told) {
 }
 
 /// All frames by the table below, and those that go up some later to the flow table, against a flow table that gets all of them.
-fn records_agree<T: Table + Debug + Send + 'static>(name: &str, below: T, frames: &[Timed]) {
+fn records_agree<T: Table + Debug + Send + 'static>(
+    name: &str,
+    wish: Wish,
+    below: T,
+    frames: &[Timed],
+) {
     let below = Arc::new(Mutex::new(below));
-    let (mut alone, mut lending) = (Probe::new(), Probe::new());
-    let lower = Box::new(Below(Arc::clone(&below)));
-    let policy = Box::new(Packets::default());
+    let (mut alone, mut lending) = (Probe::new(wish), Probe::new(wish));
+    let lower = Box::new(Below::new(&below, wish.trims));
+    let policy = Box::new(Packets(wish.after));
     lending.table.set_offload(lower, policy).unwrap();
     let (mut way, mut told) = (VecDeque::new(), Told::default());
-    let mut up = 0;
+    let (mut up, mut cut) = (0, 0);
     for (n, (time_ns, frame)) in frames.iter().enumerate() {
-        alone.frame(frame, *time_ns);
-        let verdict = below.lock().unwrap().frame(frame, *time_ns).0;
+        alone.frame(frame, frame.len(), *time_ns);
+        let (verdict, bytes) = below.lock().unwrap().frame(frame, *time_ns);
         if verdict == Verdict::Pass {
             up += 1;
-            way.push_back((*time_ns, frame));
+            cut += u64::from(bytes < frame.len());
+            way.push_back((*time_ns, &frame[..bytes], frame.len()));
         }
         if way.len() == BLOCK {
-            for (time_ns, frame) in way.drain(..) {
-                lending.frame(frame, time_ns);
+            for (time_ns, bytes, wire_bytes) in way.drain(..) {
+                lending.frame(bytes, wire_bytes, time_ns);
             }
         }
         if n % LOOK == 0 {
             look(&below, &mut lending, &mut told);
         }
     }
-    for (time_ns, frame) in way {
-        lending.frame(frame, time_ns);
+    for (time_ns, bytes, wire_bytes) in way {
+        lending.frame(bytes, wire_bytes, time_ns);
     }
     look(&below, &mut lending, &mut told);
     let now_ns = frames.last().unwrap().0;
@@ -236,11 +272,25 @@ fn records_agree<T: Table + Debug + Send + 'static>(name: &str, below: T, frames
     // By the table below, by what came back from it, and by what came up: many were counted.
     assert_eq!((came_back, counts.missing), (volume(counted), 0), "{name}");
     assert_eq!(counted.frames + up, all, "{name}");
-    assert!(counted.frames > all / 20, "{name}: {counted:?} of {all}");
-    assert!(
-        told.limit > 0 && told.others > 0 && counts.collected > 0,
-        "{name}: {told:?} {counts:?}"
-    );
+    if wish.trims {
+        assert!(
+            cut > all / 20 && counts.trimmed > 0,
+            "{name}: {cut} of {all}"
+        );
+    } else {
+        assert_eq!((cut, counts.trimmed), (0, 0), "{name}");
+        assert!(
+            told.limit > 0 && counts.collected > 0,
+            "{name}: {told:?} {counts:?}"
+        );
+    }
+    if wish.plugins != ALL_HEADERS.plugins {
+        assert!(counted.frames > all / 20, "{name}: {counted:?} of {all}");
+        assert!(
+            counts.counted > 0 && told.others > 0,
+            "{name}: {told:?} {counts:?}"
+        );
+    }
     let end = below.lock().unwrap().counts().unwrap();
     assert_eq!((end.held, end.removed), (0, counted), "{name}");
     assert_eq!(
@@ -258,29 +308,34 @@ fn config() -> Config {
     }
 }
 
+/// With each wish, each profile.
+fn all_agree<T: Table + Debug + Send + 'static>(make: impl Fn(&Config) -> Option<T>) {
+    if make(&config()).is_none() {
+        return;
+    }
+    for (name, frames) in profiles() {
+        // The long ones have all kinds of flows with the first two.
+        let wishes = [FIRST_PACKETS, HEADERS, ALL_HEADERS];
+        let wishes = wishes
+            .iter()
+            .take(if frames.len() > 10_000 { 2 } else { 3 });
+        for &wish in wishes {
+            records_agree(name, wish, make(&config()).unwrap(), &frames);
+        }
+    }
+}
+
 #[test]
 fn records_of_profiles_are_the_same_with_the_software_below() {
-    for (name, frames) in profiles() {
-        records_agree(name, Software::new(&config()).unwrap(), &frames);
-    }
+    all_agree(|config| Software::new(config).ok());
 }
 
 #[test]
 fn records_of_profiles_are_the_same_with_the_kernel_below() {
-    if in_kernel(&config()).is_none() {
-        return;
-    }
-    for (name, frames) in profiles() {
-        records_agree(name, in_kernel(&config()).unwrap(), &frames);
-    }
+    all_agree(in_kernel);
 }
 
 #[test]
 fn records_of_profiles_are_the_same_with_the_socket_filter_below() {
-    if filter_in_kernel(&config()).is_none() {
-        return;
-    }
-    for (name, frames) in profiles() {
-        records_agree(name, filter_in_kernel(&config()).unwrap(), &frames);
-    }
+    all_agree(filter_in_kernel);
 }

@@ -109,6 +109,9 @@ settings! {
         /// Of the policies packets and rate: packets that a flow has had first.
         #[flag = "offload-after"]
         offload_after_packets: u64 [0..=1_000_000_000] = 30,
+        /// A flow of which plugins want no more than headers, lengths and times, as pstats and bursts do, is lent, too, and its packets come up without what is behind their headers until nothing is wanted any more: with `offload = "filter"` or `"software"`.
+        #[flag = "offload-trim"]
+        offload_trim: bool = false,
         /// Of a flow that is counted there, its counts come to the flow table after each so many packets, and it stays there.
         #[flag = "offload-limit"]
         offload_limit_packets: Option<u64> [1..=1_000_000_000_000] => "when it comes back",

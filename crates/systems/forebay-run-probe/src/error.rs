@@ -124,6 +124,11 @@ pub enum ProbeError {
         "--offload xdp does not see VLAN tags that a card has taken off; give --offload filter, or leave --vlan-in-key out"
     )]
     TagsMayBeHidden,
+    /// A frame that a program on an interface has cut does not say how long it was.
+    #[error(
+        "--offload xdp does not cut frames: nothing would say how long they were; give --offload filter, or leave --offload-trim out"
+    )]
+    NotCut,
     /// Packets that are counted below are not there to be exported.
     #[error(
         "--offload counts packets below user space, which --export-packets would lack; leave one of them out"

@@ -87,16 +87,18 @@ impl<'a> Flows<'a> {
     #[inline]
     pub(crate) fn take(&mut self, frame: &Frame<'_>) {
         self.read += 1;
-        if let Some(below) = &self.below
-            && below.takes(frame)
-        {
-            return self.hear(frame.time_ns);
+        let mut frame = *frame;
+        if let Some(below) = &self.below {
+            match below.leaves(&frame) {
+                None => return self.hear(frame.time_ns),
+                Some(bytes) => frame.bytes = &frame.bytes[..bytes],
+            }
         }
         self.seen.packets += 1;
-        match self.decoder.handle_frame(frame) {
+        match self.decoder.handle_frame(&frame) {
             Ok(mut packet) => {
                 self.seen.octets += u64::from(packet.octets);
-                if self.looks_at_packets() && !self.passes(frame, &mut packet) {
+                if self.looks_at_packets() && !self.passes(&frame, &mut packet) {
                     return self.hear(frame.time_ns);
                 }
                 if self.leak.take("packets") {

@@ -142,6 +142,8 @@ pub(crate) struct Below {
     lane: usize,
     /// Frames are handed to it by the thread that captures.
     is_software: bool,
+    /// Flows are lent to be cut, too.
+    trims: bool,
 }
 
 /// Whether what is asked for can be at all.
@@ -155,6 +157,7 @@ pub(crate) fn check(settings: &ProbeSettings) -> Result<(), ProbeError> {
         OffloadChoice::Xdp | OffloadChoice::Filter if settings.interface.is_none() => {
             Err(ProbeError::NothingBelow(settings.offload.name()))
         }
+        OffloadChoice::Xdp if settings.offload_trim => Err(ProbeError::NotCut),
         OffloadChoice::Xdp if settings.vlan_in_key => Err(ProbeError::TagsMayBeHidden),
         OffloadChoice::Xdp | OffloadChoice::Filter | OffloadChoice::Software => match apart {
             None => Ok(()),
@@ -213,6 +216,7 @@ impl Below {
                         shared: shared(kind, 1),
                         lane: 0,
                         is_software: true,
+                        trims: settings.offload_trim,
                     })
                 })
                 .collect(),
@@ -221,21 +225,26 @@ impl Below {
                     return Err(ProbeError::InUse { interface, address });
                 }
                 let kind = Kind::Xdp(Offload::attach(interface, &config)?);
-                Ok(Self::of_all(&shared(kind, lanes), lanes))
+                Ok(Self::of_all(&shared(kind, lanes), lanes, false))
             }
             (OffloadChoice::Filter, Some(_)) => {
                 let kind = Kind::Filter(Programs::load_filter(&config, settings.snap_bytes)?);
-                Ok(Self::of_all(&shared(kind, lanes), lanes))
+                Ok(Self::of_all(
+                    &shared(kind, lanes),
+                    lanes,
+                    settings.offload_trim,
+                ))
             }
         }
     }
 
     /// A hand for each thread in one table.
-    fn of_all(shared: &Arc<Mutex<Shared>>, lanes: usize) -> Vec<Self> {
+    fn of_all(shared: &Arc<Mutex<Shared>>, lanes: usize, trims: bool) -> Vec<Self> {
         let hand = |lane| Self {
             shared: Arc::clone(shared),
             lane,
             is_software: false,
+            trims,
         };
         (0..lanes).map(hand).collect()
     }
@@ -279,26 +288,29 @@ impl Below {
         Ok(())
     }
 
-    /// Whether it takes a frame, so that it does not go up. In the kernel it did that before.
+    /// How many bytes of a frame go up; none if it takes the frame. In the kernel it did that before.
     #[inline]
-    pub(crate) fn takes(&self, frame: &Frame<'_>) -> bool {
+    pub(crate) fn leaves(&self, frame: &Frame<'_>) -> Option<usize> {
+        let all = frame.bytes.len();
         if !self.is_software {
-            return false;
+            return Some(all);
         }
         let mut shared = self.shared();
         if frame.link != Some(LinkType::Ethernet) {
             shared.has_others = true;
-            return false;
+            return Some(all);
         }
         shared.handed += 1;
         if shared.leak.take("below") {
-            return true;
+            return None;
         }
         let Kind::Software(table) = &mut shared.kind else {
-            return false;
+            return Some(all);
         };
-        let (verdict, _) = table.handle_cut_frame(frame.bytes, frame.wire_bytes, frame.time_ns);
-        verdict == Verdict::Drop
+        match table.handle_cut_frame(frame.bytes, frame.wire_bytes, frame.time_ns) {
+            (Verdict::Drop, _) => None,
+            (Verdict::Pass, bytes) => Some(bytes),
+        }
     }
 
     /// Reads what the table has to say, and gives the flows that are closed in it, and those of which much was counted. Flows of other threads are among them.

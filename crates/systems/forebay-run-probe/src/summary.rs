@@ -79,6 +79,8 @@ pub struct OffloadSummary {
     pub frames: u64,
     /// Those of them that it counted.
     pub frames_counted: u64,
+    /// Those of them that it let go up without what is behind their headers.
+    pub frames_trimmed: u64,
     /// Flows that were lent.
     pub flows_lent: u64,
     /// How often it had no room for a flow.
@@ -96,6 +98,7 @@ impl OffloadSummary {
             kind,
             frames: sum(|seen| seen.frames),
             frames_counted: sum(|seen| seen.counts.of(Term::Counted).frames),
+            frames_trimmed: sum(|seen| seen.counts.of(Term::Trimmed).frames),
             flows_lent: sum(|seen| seen.lent),
             flows_not_lent: sum(|seen| seen.refused),
             is_taken_off: seen.iter().any(|seen| seen.is_taken_off),

@@ -37,6 +37,12 @@ macro_rules! plugins {
                 }
             }
 
+            /// Whether it reads more of a packet than its headers, length and time.
+            #[must_use]
+            pub const fn reads_payload(self) -> bool {
+                !matches!(self, Self::Basic | Self::Pstats | Self::Bursts | Self::Rtt)
+            }
+
             /// Makes one with memory for so many flows.
             pub(super) fn make(self, places: usize) -> Box<dyn Plugin> {
                 match self {

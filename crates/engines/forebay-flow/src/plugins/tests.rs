@@ -545,3 +545,32 @@ fn a_place_that_is_used_again_has_nothing_of_the_flow_before() {
         assert_eq!(others.count(), 0);
     }
 }
+
+/// What says that it reads headers alone reads no payload of any packet, and each other plugin does of some.
+#[test]
+fn plugins_that_read_payload_say_so() {
+    let long_header = [0xc0, 0, 0, 0, 1];
+    let mut packets: Vec<Vec<u8>> = [53, 5353, 1900, 123, 67, 9_000]
+        .into_iter()
+        .map(|port| datagram((50_000, port), false, &long_header))
+        .collect();
+    let segment = Segment {
+        payload: b"GET / HTTP/1.1",
+        ..Segment::default()
+    };
+    packets.push(segment.packet());
+    for kind in PluginKind::ALL {
+        let plugin = kind.make(1);
+        let mut decoder = Decoder::new(&DecodeConfig::default()).unwrap();
+        let reads = packets.iter().any(|bytes| {
+            let frame = Frame {
+                time_ns: 1,
+                link: Some(LinkType::RawIp),
+                bytes,
+                wire_bytes: bytes.len() as u32,
+            };
+            plugin.wants_bytes(&decoder.handle_frame(&frame).unwrap()) > 0
+        });
+        assert_eq!(reads, kind.reads_payload(), "{kind}");
+    }
+}

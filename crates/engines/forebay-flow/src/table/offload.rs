@@ -116,7 +116,7 @@ impl Table {
         let Some(offload) = &mut self.offload else {
             return;
         };
-        if lent == Lent::Watched {
+        if matches!(lent, Lent::Watched | Lent::Trimming) {
             offload.watched.retain(|(_, watched)| *watched != place);
         }
         match offload.lower.take(&self.cold[place as usize].key) {
@@ -159,8 +159,12 @@ impl Table {
             Lent::No => self.lend(place, watch),
             Lent::Elsewhere => {}
             // Below has closed it.
-            Lent::Watched | Lent::Counted if may_end => self.return_of(place),
+            _ if may_end => self.return_of(place),
             Lent::Watched | Lent::Counted => {}
+            // Nothing is wanted of it any more.
+            Lent::Trimming if !watch.wants(place) => self.hot[place as usize].lent = Lent::Watched,
+            Lent::Trimmed if !watch.wants(place) => self.count_below(place),
+            Lent::Trimming | Lent::Trimmed => {}
         }
     }
 
@@ -185,13 +189,19 @@ impl Table {
         let Some(offload) = &mut self.offload else {
             return;
         };
+        let wants_more = watch.wants(place);
+        let trims = wants_more && offload.lower.trims() && !watch.wants_payload(place);
         if !offload.policy.wants(&view)
-            || watch.wants(place)
+            || (wants_more && !trims)
             || self.clock_ns < offload.paused_until_ns
         {
             return;
         }
-        match offload.lower.watch(&key, &loan) {
+        let answer = match trims {
+            true => offload.lower.trim(&key, &loan),
+            false => offload.lower.watch(&key, &loan),
+        };
+        match answer {
             // The table's clock would not come to a time of the future, which others behind it would wait for.
             Answer::Since(since_ns)
                 if self.clock_ns > 0 && since_ns > self.clock_ns.saturating_add(self.idle_ns) =>
@@ -201,7 +211,11 @@ impl Table {
             Answer::Since(since_ns) => {
                 offload.counts.watched += 1;
                 offload.watched.push_back((since_ns, place));
-                self.hot[place as usize].lent = Lent::Watched;
+                offload.counts.trimmed += u64::from(trims);
+                self.hot[place as usize].lent = match trims {
+                    true => Lent::Trimming,
+                    false => Lent::Watched,
+                };
             }
             Answer::Elsewhere => {
                 offload.counts.elsewhere += 1;
@@ -222,15 +236,23 @@ impl Table {
             && since_ns.saturating_add(GUARD_NS) < self.clock_ns
         {
             offload.watched.pop_front();
-            let (loan, key) = (self.loan(place), self.cold[place as usize].key);
-            let Some(offload) = &mut self.offload else {
-                return;
-            };
-            // One that is closed comes back with the packet that closed it, which is under way.
-            if offload.lower.count(&key, &loan) {
-                offload.counts.counted += 1;
+            match self.hot[place as usize].lent {
+                Lent::Trimming => self.hot[place as usize].lent = Lent::Trimmed,
+                _ => self.count_below(place),
             }
-            self.hot[place as usize].lent = Lent::Counted;
         }
+    }
+
+    /// Has a flow counted below, of which all packets from before its watch have been handled.
+    fn count_below(&mut self, place: u32) {
+        let (loan, key) = (self.loan(place), self.cold[place as usize].key);
+        let Some(offload) = &mut self.offload else {
+            return;
+        };
+        // One that is closed comes back with the packet that closed it, which is under way.
+        if offload.lower.count(&key, &loan) {
+            offload.counts.counted += 1;
+        }
+        self.hot[place as usize].lent = Lent::Counted;
     }
 }

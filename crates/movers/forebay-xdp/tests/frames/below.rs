@@ -11,33 +11,56 @@ use super::Table;
 
 /// A table of connections as below a flow table.
 #[derive(Debug)]
-pub(crate) struct Below<T>(pub(crate) Arc<Mutex<T>>);
+pub(crate) struct Below<T> {
+    table: Arc<Mutex<T>>,
+    trims: bool,
+}
 
-impl<T: Table + Debug + Send> Lower for Below<T> {
-    fn watch(&mut self, flow: &FlowKey, loan: &Loan) -> Answer {
-        let seed = seed(loan);
-        let mut below = self.0.lock().unwrap();
-        match below.insert(&key(flow), State::Data, &seed).unwrap() {
+impl<T: Table> Below<T> {
+    pub(crate) fn new(table: &Arc<Mutex<T>>, trims: bool) -> Self {
+        Self {
+            table: Arc::clone(table),
+            trims,
+        }
+    }
+
+    fn lend(&mut self, flow: &FlowKey, state: State, loan: &Loan) -> Answer {
+        let mut below = self.table.lock().unwrap();
+        match below.insert(&key(flow), state, &seed(loan)).unwrap() {
             Inserted::At(since_ns) => Answer::Since(since_ns),
             Inserted::Full => Answer::Full,
             Inserted::Exists => panic!("{flow:?} is lent twice"),
         }
     }
+}
+
+impl<T: Table + Debug + Send> Lower for Below<T> {
+    fn watch(&mut self, flow: &FlowKey, loan: &Loan) -> Answer {
+        self.lend(flow, State::Data, loan)
+    }
+
+    fn trims(&self) -> bool {
+        self.trims
+    }
+
+    fn trim(&mut self, flow: &FlowKey, loan: &Loan) -> Answer {
+        self.lend(flow, State::Trim, loan)
+    }
 
     fn count(&mut self, flow: &FlowKey, loan: &Loan) -> bool {
-        let mut below = self.0.lock().unwrap();
+        let mut below = self.table.lock().unwrap();
         let changed = below.set(&key(flow), State::Stat, &seed(loan)).unwrap();
         assert_ne!(changed, Changed::Absent);
         changed != Changed::Closed
     }
 
     fn take(&mut self, flow: &FlowKey) -> Option<Counted> {
-        let entry = self.0.lock().unwrap().remove(&key(flow)).unwrap();
+        let entry = self.table.lock().unwrap().remove(&key(flow)).unwrap();
         entry.map(counted)
     }
 
     fn collect(&mut self, flow: &FlowKey) -> Option<Counted> {
-        let entry = self.0.lock().unwrap().collect(&key(flow)).unwrap();
+        let entry = self.table.lock().unwrap().collect(&key(flow)).unwrap();
         entry.map(counted)
     }
 }

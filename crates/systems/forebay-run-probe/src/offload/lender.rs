@@ -10,14 +10,14 @@ use super::{Below, Shared};
 #[derive(Debug)]
 pub(super) struct Lender(pub(super) Below);
 
-impl Lower for Lender {
-    fn watch(&mut self, flow: &FlowKey, loan: &Loan) -> Answer {
+impl Lender {
+    fn lend(&self, flow: &FlowKey, state: State, loan: &Loan) -> Answer {
         let mut shared = self.0.shared();
         if shared.is_taken_off {
             // It would count nothing: the flow stays, and nobody is asked for a while.
             return Answer::Full;
         }
-        match shared.answer(|table| table.insert(&key(flow), State::Data, &seed(loan))) {
+        match shared.answer(|table| table.insert(&key(flow), state, &seed(loan))) {
             Some(Inserted::At(since_ns)) => {
                 shared.lent += 1;
                 Answer::Since(since_ns)
@@ -31,6 +31,20 @@ impl Lower for Lender {
                 Answer::Elsewhere
             }
         }
+    }
+}
+
+impl Lower for Lender {
+    fn watch(&mut self, flow: &FlowKey, loan: &Loan) -> Answer {
+        self.lend(flow, State::Data, loan)
+    }
+
+    fn trims(&self) -> bool {
+        self.0.trims
+    }
+
+    fn trim(&mut self, flow: &FlowKey, loan: &Loan) -> Answer {
+        self.lend(flow, State::Trim, loan)
     }
 
     fn count(&mut self, flow: &FlowKey, loan: &Loan) -> bool {

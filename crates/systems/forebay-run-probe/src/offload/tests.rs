@@ -32,12 +32,19 @@ fn frame() -> ([u8; 44], FlowKey) {
 }
 
 fn takes(below: &Below, bytes: &[u8], time_ns: u64) -> bool {
-    below.takes(&Frame {
+    let frame = Frame {
         time_ns,
         link: Some(LinkType::Ethernet),
         bytes,
         wire_bytes: bytes.len() as u32,
-    })
+    };
+    match below.leaves(&frame) {
+        None => true,
+        Some(left) => {
+            assert_eq!(left, bytes.len());
+            false
+        }
+    }
 }
 
 /// A table in software with room for one flow, in which that was counted twice.
@@ -114,6 +121,35 @@ fn what_is_collected_is_counted_by_both_sides_and_the_flow_stays() {
 }
 
 #[test]
+fn a_flow_that_is_lent_to_be_cut_goes_up_without_its_payload() {
+    for offload_trim in [false, true] {
+        let settings = ProbeSettings {
+            offload: OffloadChoice::Software,
+            offload_trim,
+            ..ProbeSettings::default()
+        };
+        let tables = Below::open(&settings, 1, &Leak::off()).unwrap();
+        let mut lender = Lender(tables[0].clone());
+        assert_eq!(lender.trims(), offload_trim);
+        let (bytes, flow) = frame();
+        let loan = Loan {
+            heard_ns: 1,
+            active_due_ns: u64::MAX,
+        };
+        assert!(matches!(lender.trim(&flow, &loan), Answer::Since(_)));
+        let frame = Frame {
+            time_ns: 2,
+            link: Some(LinkType::Ethernet),
+            bytes: &bytes,
+            wire_bytes: bytes.len() as u32,
+        };
+        // Headers of Ethernet, IPv4 and UDP.
+        assert_eq!(tables[0].leaves(&frame), Some(14 + 20 + 8));
+        assert_eq!(tables[0].look().counts.of(Term::Trimmed).frames, 1);
+    }
+}
+
+#[test]
 fn a_flow_that_is_closed_or_ahead_is_told_to_the_thread() {
     let (tables, _) = counted_twice();
     let (frame, flow) = frame();
@@ -142,7 +178,7 @@ fn what_an_offload_cannot_do_is_refused_and_nothing_else() {
     use OffloadChoice::{Filter, Off, Software, Xdp};
     type Change = fn(&mut ProbeSettings);
     type Wrong = fn(&ProbeError) -> bool;
-    let rows: [(Change, [bool; 4], Wrong); 6] = [
+    let rows: [(Change, [bool; 4], Wrong); 7] = [
         (|_| {}, [true; 4], |_| false),
         (
             |it| it.uniflow = true,
@@ -158,6 +194,11 @@ fn what_an_offload_cannot_do_is_refused_and_nothing_else() {
             |it| it.interface = None,
             [true, true, false, false],
             |error| matches!(error, ProbeError::NothingBelow("xdp" | "filter")),
+        ),
+        (
+            |it| it.offload_trim = true,
+            [true, true, true, false],
+            |error| matches!(error, ProbeError::NotCut),
         ),
         (
             |it| it.vlan_in_key = true,
@@ -248,7 +289,7 @@ fn a_table_of_all_threads_is_looked_at_once_and_one_of_each_by_each() {
     let two: Vec<Below> = [&own[0], &own[0]].map(Clone::clone).into();
     assert_eq!(Below::tables(&two).len(), 2);
     let shared = Arc::clone(&own[0].shared);
-    let hands = Below::of_all(&shared, 3);
+    let hands = Below::of_all(&shared, 3, false);
     let lanes: Vec<_> = hands.iter().map(|hand| hand.lane).collect();
     assert_eq!(lanes, [0, 1, 2]);
     assert!(hands.iter().all(|hand| Arc::ptr_eq(&hand.shared, &shared)));
@@ -267,7 +308,7 @@ fn frames_of_another_link_are_told_and_go_up() {
         bytes: &bytes,
         wire_bytes: bytes.len() as u32,
     };
-    assert!(!tables[0].takes(&other));
+    assert_eq!(tables[0].leaves(&other), Some(bytes.len()));
     let told = tables[0].trouble().unwrap();
     assert!(told.contains("Ethernet alone"), "{told}");
     assert_eq!(tables[0].kind(), "software");
