@@ -2,6 +2,8 @@
 
 use forebay_settings::{OutOfRange, in_range};
 
+use crate::record::{EndReason, FlowRecord};
+
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// Which flow goes when there is no room for a new one.
@@ -63,6 +65,16 @@ impl Config {
             24 * hour,
         )?;
         in_range("linger_ns", self.linger_ns, 0, self.idle_timeout_ns)
+    }
+
+    /// When the time-out of a flow that has ended was over, ns; none of one that ended for another reason.
+    pub const fn due_ns(&self, record: &FlowRecord) -> Option<u64> {
+        Some(match record.end_reason {
+            EndReason::Idle => record.end_ns.saturating_add(self.idle_timeout_ns),
+            EndReason::Active => record.start_ns.saturating_add(self.active_timeout_ns),
+            EndReason::EndDetected => record.end_ns.saturating_add(self.linger_ns),
+            EndReason::Forced | EndReason::LackOfResources => return None,
+        })
     }
 }
 

@@ -161,6 +161,22 @@ fn ends_come_within_a_second_of_their_time() {
     }
 }
 
+/// What a reader of a capture asks before each packet: the same as the clock is behind it.
+#[test]
+fn what_is_believed_of_a_packet_is_what_the_clock_then_says() {
+    let mut table = Table::new(&Config::default()).unwrap();
+    let mut ignored = |_: &FlowRecord| ();
+    // In s: in order, late, far ahead alone, far ahead with a witness that is earlier, and late again.
+    for time_s in [100, 101, 90, 1_000, 102, 1_000, 999, 998, 1_001] {
+        let packet = packet(1, ACK, time_s * SECOND_NS);
+        let believed_ns = table.believed_ns(packet.time_ns);
+        table.handle_packet(&packet, &mut ignored);
+        // Of two that are far ahead the later one counts: the reader goes as far as the packet.
+        let beyond_ns = if time_s == 999 { SECOND_NS } else { 0 };
+        assert_eq!(believed_ns + beyond_ns, table.clock_ns(), "{time_s}");
+    }
+}
+
 #[test]
 fn a_full_table_takes_ten_times_as_many_flows() {
     for eviction in [Eviction::Oldest, Eviction::LineLru] {

@@ -81,6 +81,38 @@ fn by<'a>(lines: &'a [Value], key: &str) -> BTreeMap<String, Vec<&'a Value>> {
     groups
 }
 
+/// 20,000 flows are over within a second of the capture's time, and then come many packets, few, or none for ten minutes.
+#[test]
+fn records_of_a_capture_are_in_time_at_any_packet_rate_none_included() {
+    const FLOWS: u32 = 20_000;
+    let segment = |time_ms: u64, host| Segment {
+        time_ms: BEGIN_MS + time_ms,
+        host,
+        flags: ACK,
+    };
+    let begin: Vec<Segment> = (1..=FLOWS)
+        .map(|host| segment(u64::from(host) / 20, host))
+        .collect();
+    // One host goes on, so many ms between its packets.
+    let goes_on = |every_ms: u64| {
+        let until_ms = 60_000.max(8 * every_ms);
+        (1..until_ms / every_ms).map(move |n| segment(1_000 + n * every_ms, FLOWS + 1))
+    };
+    for every_ms in [5, 100, 1_500, 10_000, 600_000] {
+        for offload in ["off", "software"] {
+            let segments: Vec<Segment> = begin.iter().copied().chain(goes_on(every_ms)).collect();
+            let (json, lines) = probed(&segments, &["--offload", offload]);
+            let idle = &by(&lines, "end_reason")["idle_timeout"];
+            assert!(idle.len() >= FLOWS as usize, "{}", idle.len());
+            let late_ns = json["export_late_max_ns"].as_u64().unwrap();
+            assert!(
+                (1..1_000_000_000).contains(&late_ns),
+                "{late_ns} ns late with a packet every {every_ms} ms, offload {offload}"
+            );
+        }
+    }
+}
+
 /// Nothing of what the filter discards is in a record, but time goes on by it.
 #[test]
 fn a_flow_that_is_silent_ends_in_time_while_others_are_filtered() {

@@ -127,6 +127,7 @@ fn records_of_an_interface_are_what_was_sent_and_come_in_time_without_a_packet()
     let folder = TempDir::new().unwrap();
     let (out, jsonl) = (folder.path().join("out"), folder.path().join("flows.jsonl"));
     let export = jsonl.display().to_string();
+    let begun_ns = realtime_ns();
     let run = probe(&out, &["--queues", "3", "--export", &export]);
     let mut sent = Sent::new();
     send(30, 3_000, &mut sent);
@@ -160,6 +161,11 @@ fn records_of_an_interface_are_what_was_sent_and_come_in_time_without_a_packet()
     ] {
         assert_eq!(json[key], value, "{key}: {json}");
     }
+    // No record is written when its time-out is over, and none was late by longer than all of it took.
+    let late_ns = json["export_late_max_ns"].as_u64().unwrap();
+    let run_ns = realtime_ns() - begun_ns;
+    assert!((1..run_ns).contains(&late_ns), "{json}");
+    assert_eq!(json["exports"][0]["late_max_ns"], late_ns);
     assert_eq!(sent_by(&lines(&jsonl)), sent);
     rig::assert_closed(&json, &out);
 }

@@ -19,7 +19,7 @@ use std::ops::AddAssign;
 use std::path::Path;
 
 use forebay_flow::plugins::Fields;
-use forebay_flow::{FlowRecord, Volume};
+use forebay_flow::{Config, FlowRecord, Volume};
 use forebay_ledger::Leak;
 use forebay_run::stop::{Stop, Urgency};
 use forebay_run::whole_file::{BeginError, WholeFile};
@@ -196,6 +196,10 @@ pub(crate) struct Exporter {
     /// Records that came.
     pub(crate) came: Amount,
     pub(crate) written: Amount,
+    /// Time-outs by the host's clock, of an interface.
+    config: Option<Config>,
+    /// By how much a record was written after the time-out of its flow, at most, in ns.
+    late_max_ns: u64,
     /// Those that could not be written.
     pub(crate) unwritten: Amount,
     /// Those that found no room to wait.
@@ -263,6 +267,8 @@ impl Exporter {
             limit: settings.queue_flows as usize,
             came: Amount::default(),
             written: Amount::default(),
+            config: lasts.then(|| settings.engine(0).1),
+            late_max_ns: 0,
             unwritten: Amount::default(),
             full: Amount::default(),
             why: None,
@@ -307,6 +313,11 @@ impl Exporter {
     /// Records that went without what plugins found.
     pub(crate) fn bare(&self) -> u64 {
         self.to.bare()
+    }
+
+    /// By how much a record was written after the time-out of its flow, at most, in ns, where time-outs are by the host's clock.
+    pub(crate) fn late_max_ns(&self) -> Option<u64> {
+        self.config.map(|_| self.late_max_ns)
     }
 
     /// What waits to be written, or for the end of its file.
@@ -365,9 +376,17 @@ impl Exporter {
                 false => &mut self.unwritten,
             };
             let done = done.min(waiting.len());
-            waiting
-                .drain(..done)
-                .for_each(|one| *to += Amount::of(&one.record));
+            let config = self.config.filter(|_| is_written);
+            let mut due_ns = u64::MAX;
+            for one in waiting.drain(..done) {
+                *to += Amount::of(&one.record);
+                let due = config.and_then(|config| config.due_ns(&one.record));
+                due_ns = due_ns.min(due.unwrap_or(u64::MAX));
+            }
+            if config.is_some() {
+                let late_ns = clock::realtime_ns().saturating_sub(due_ns);
+                self.late_max_ns = self.late_max_ns.max(late_ns);
+            }
         }
         self.waiting = waiting;
     }

@@ -2,7 +2,7 @@
 
 use forebay_flow::filter::Filter;
 use forebay_flow::plugins::{Fields, Plugins};
-use forebay_flow::{Batch, Decoder, FlowRecord, Frame, Packet, Table, Volume};
+use forebay_flow::{Batch, Config, Decoder, FlowRecord, Frame, Packet, Table, Volume};
 use forebay_ledger::Leak;
 use forebay_run::{Host, Stop, Urgency};
 
@@ -17,6 +17,9 @@ use crate::run::ProbePlan;
 const BATCH_PACKETS: usize = 64;
 /// Times a table is asked for more that is due before books are looked at: with 512 flows each. A quarter of a million in a tenth of a second: a million that are due together are over within a second.
 const TICKS_MAX: usize = 512;
+
+/// A reader of a capture looks so often, by the capture's clock, at what is over, in ns: packets alone end a bounded number of flows each.
+const PASS_NS: u64 = 250_000_000;
 
 pub(crate) struct Flows<'a> {
     pub(crate) decoder: Decoder,
@@ -40,6 +43,11 @@ pub(crate) struct Flows<'a> {
     batch: Batch,
     /// Nothing may hold the input back.
     is_live: bool,
+    /// When it is looked at what is over, by the capture's clock.
+    pass_ns: u64,
+    config: Config,
+    /// By how much the table's clock was behind the time-out of a flow at most when its record was formed, in ns.
+    pub(crate) late_max_ns: u64,
     stop: Stop,
     pub(crate) leak: Leak,
 }
@@ -53,8 +61,8 @@ impl<'a> Flows<'a> {
         below: Option<Below>,
         host: &Host,
     ) -> Result<Self, ProbeError> {
-        let (decode, table) = plan.settings.engine(seed);
-        let mut table = Table::new(&table)?;
+        let (decode, config) = plan.settings.engine(seed);
+        let mut table = Table::new(&config)?;
         if let Some(below) = &below {
             below.lend(&mut table, offload::policy(&plan.settings, seed))?;
         }
@@ -73,6 +81,9 @@ impl<'a> Flows<'a> {
             tap: None,
             batch: Batch::new(BATCH_PACKETS),
             is_live: plan.settings.interface.is_some(),
+            pass_ns: 0,
+            config,
+            late_max_ns: 0,
             stop: host.stop.clone(),
             // What shall vanish vanishes in one place.
             leak: if lane == 0 {
@@ -87,6 +98,9 @@ impl<'a> Flows<'a> {
     #[inline]
     pub(crate) fn take(&mut self, frame: &Frame<'_>) {
         self.read += 1;
+        if frame.time_ns >= self.pass_ns {
+            self.pass(frame.time_ns);
+        }
         let mut frame = *frame;
         if let Some(below) = &self.below {
             match below.leaves(&frame) {
@@ -200,6 +214,36 @@ impl<'a> Flows<'a> {
         }
     }
 
+    /// Goes through the time before a frame of a capture, and hands on what is over by then, each at its time: silence may have been long, and much be over. An interface
+    /// has a clock of its own, and nothing of it may wait.
+    #[cold]
+    fn pass(&mut self, time_ns: u64) {
+        if self.is_live {
+            self.pass_ns = u64::MAX;
+            return;
+        }
+        self.settle();
+        let until_ns = self.table.believed_ns(time_ns);
+        let mut is_over = false;
+        while let Some(due_ns) = self
+            .table
+            .poll_timeout()
+            .filter(|due_ns| *due_ns <= until_ns)
+        {
+            is_over = true;
+            self.with_table(|table, _, plugins, mut ended| {
+                table.tick_watched(due_ns, &mut plugins.watch(&mut ended));
+            });
+        }
+        if is_over {
+            self.with_table(|table, _, plugins, mut ended| {
+                table.tick_watched(until_ns, &mut plugins.watch(&mut ended));
+            });
+            self.hand_over();
+        }
+        self.pass_ns = until_ns.saturating_add(PASS_NS);
+    }
+
     /// The host's clock was set back: all flows end, and the table's time begins anew.
     pub(crate) fn set_back(&mut self) {
         self.settle();
@@ -263,9 +307,12 @@ impl<'a> Flows<'a> {
             leak,
             is_live,
             stop,
+            config,
             ..
         } = self;
+        let mut due_ns = u64::MAX;
         work(table, batch, plugins, &mut |record, fields| {
+            due_ns = due_ns.min(config.due_ns(record).unwrap_or(u64::MAX));
             if leak.take("records") {
                 return;
             }
@@ -275,6 +322,8 @@ impl<'a> Flows<'a> {
                 outlet.hand_over(|| may_wait(*is_live, stop));
             }
         });
+        let late_ns = self.table.clock_ns().saturating_sub(due_ns);
+        self.late_max_ns = self.late_max_ns.max(late_ns);
     }
 }
 

@@ -52,6 +52,9 @@ pub struct ProbeSummary {
     pub packets_dropped_by_kernel: u64,
     /// How often the interface went down.
     pub interface_downs: u64,
+    /// By how much a record came after the time-out of its flow, at most, in ns: of an interface until it was written, by the host's clock and of the exporter that was the latest; of a capture
+    /// until it was formed, by the capture's clock.
+    pub export_late_max_ns: u64,
     /// Packets with a time before that of one that came earlier.
     pub out_of_order: u64,
     /// Packets with a time so far ahead that the clock did not follow, as no other had it.
@@ -129,6 +132,9 @@ pub struct ExportSummary {
     pub octets: u64,
     /// Records that could not be written.
     pub flows_unwritten: u64,
+    /// Of an interface, by how much a record was written after the time-out of its flow, at most, in ns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub late_max_ns: Option<u64>,
     /// Records that went without what plugins found, since with it they are longer than a message of UDP.
     pub flows_without_fields: u64,
 }
@@ -148,6 +154,7 @@ impl ExportSummary {
             packets: written.volume.packets,
             octets: written.volume.octets,
             flows_unwritten: unwritten.flows,
+            late_max_ns: exporter.late_max_ns(),
             flows_without_fields: exporter.bare(),
         }
     }
@@ -170,6 +177,8 @@ impl ProbeSummary {
         let least = exports.iter().min_by_key(|export| export.flows);
         let of_least = |count: fn(&ExportSummary) -> u64| least.map_or(0, count);
         let sum = |count: fn(&Captured<'_>) -> u64| captured.iter().map(count).sum::<u64>();
+        let formed_late_ns = captured.iter().map(|one| one.flows.late_max_ns).max();
+        let written_late_ns = exports.iter().filter_map(|export| export.late_max_ns).max();
         let packets_in = sum(|one| one.flows.seen.packets + one.flows.taken_below().packets);
         Self {
             packets_in,
@@ -196,6 +205,7 @@ impl ProbeSummary {
                 .map(|ring| ring.downs)
                 .max()
                 .unwrap_or_default(),
+            export_late_max_ns: written_late_ns.or(formed_late_ns).unwrap_or(0),
             out_of_order: sum(|one| one.flows.table.counts().out_of_order),
             times_disbelieved: sum(|one| one.flows.table.counts().disbelieved),
             fragments_joined: sum(|one| one.flows.decoder.fragments_joined()),
