@@ -134,6 +134,8 @@ mod tests {
         let path = folder.path().join("a.pcap");
         let mut capture = Capture::create(&path, None).unwrap();
         let none = Amount::default();
+        // Seconds have 32 bits.
+        assert_eq!(END_NS / 1_000_000_000, u64::from(u32::MAX) + 1);
         capture.take(1, &packet(40), &[1; 60]).unwrap();
         capture.take(END_NS - 1, &packet(50), &[2; 64]).unwrap();
         assert_eq!(terms(&capture), [amount(2, 90), none, none]);
