@@ -8,6 +8,8 @@
 //! the begin of the watch, all packets from before have been handled: from then on none under way can be such a one, and the flow is *counted* below. All that is still
 //! under way belongs to the same record as what is counted, so that it is added in any order.
 //!
+//! A flow of which headers alone are wanted ([`crate::Watch::wants_payload`]) may be watched so that its packets come up cut ([`Lower::trim`]): all of them, in their order. It is counted when nothing is wanted any more.
+//!
 //! Four things are not as they would be without it: after a clock that jumped forward and back by more than the idle time-out, records of packets that are late may be cut at another packet; [`crate::Counts::out_of_order`] counts fewer packets; when a full table lets a flow go, the one that was idle
 //! longest may be found a moment later ([`crate::Eviction::Oldest`]) or be a lent one ([`crate::Eviction::LineLru`]); and a packet that comes later than 30 others which
 //! are younger than it, and is older than the first of its flow, moves the begin of a record without moving its active time-out below.

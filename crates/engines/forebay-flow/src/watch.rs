@@ -29,7 +29,7 @@ pub trait Watch {
     fn begun(&mut self, place: u32, packet: &Packet<'_>);
     /// Another packet came.
     fn packet(&mut self, place: u32, way: Way, packet: &Packet<'_>);
-    /// Whether further packets of the flow are to be told of: it is not lent to a table below as long as they are.
+    /// Whether further packets of the flow are to be told of: it is not counted by a table below as long as they are.
     fn wants(&self, place: u32) -> bool {
         let _ = place;
         false
