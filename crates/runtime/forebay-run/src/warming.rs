@@ -1,65 +1,45 @@
 //! The pages of the rings, taken from the system while the run begins.
 //!
 //! Making 12 GB of pages takes a thread many seconds, in which a stage would hear nobody. So stages map their rings as they are, data
-//! flows at once, and threads of the supervisor take the pages ahead of it, slice by slice.
+//! flows at once, and a thread of the supervisor takes the pages ahead of it, slice by slice. More threads would wait for each other: the kernel
+//! gives pages of one file to one of them at a time (`shmem_fallocate` holds the file's lock).
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use forebay_sys::mapping::take_pages;
 
-/// Pages taken at a time, in bytes: an order to end waits for so many of each thread.
+/// Pages taken at a time, in bytes: an order to end waits for so many.
 const SLICE_BYTES: u64 = 16 << 20;
-/// Most threads; the stages need processors, too.
-const THREADS_MAX: usize = 4;
 
-/// Threads at work; they end with it.
+/// A thread at work; it ends with this.
 #[derive(Debug)]
 pub struct Warming {
-    job: Arc<Job>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-#[derive(Debug)]
-struct Job {
-    data: OwnedFd,
-    bytes: u64,
-    next: AtomicU64,
-    stopped: AtomicBool,
+    stopped: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Warming {
     /// Takes the `bytes` of the file `data`.
     pub fn start(data: OwnedFd, bytes: u64) -> Self {
-        let job = Arc::new(Job {
-            data,
-            bytes,
-            next: AtomicU64::new(0),
-            stopped: AtomicBool::new(false),
-        });
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let spawn = |_| {
-            let job = Arc::clone(&job);
-            let named = std::thread::Builder::new().name("warming".into());
-            // Without a thread the pages come when they are touched.
-            named.spawn(move || job.work()).ok()
-        };
-        let threads = (0..processors.div_ceil(2).min(THREADS_MAX)).filter_map(spawn);
-        let threads = threads.collect();
-        Self { job, threads }
+        let stopped = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stopped);
+        let named = std::thread::Builder::new().name("warming".into());
+        // Without a thread the pages come when they are touched.
+        let thread = named.spawn(move || take(&data, bytes, &told)).ok();
+        Self { stopped, thread }
     }
 
-    /// Tells the threads to end.
+    /// Tells the thread to end.
     pub fn stop(&self) {
-        self.job.stopped.store(true, Ordering::Relaxed);
+        self.stopped.store(true, Ordering::Relaxed);
     }
 
     /// Waits until all pages are taken.
-    #[cfg(test)]
     fn join(&mut self) {
-        for thread in self.threads.drain(..) {
+        if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
@@ -68,23 +48,18 @@ impl Warming {
 impl Drop for Warming {
     fn drop(&mut self) {
         self.stop();
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
+        self.join();
     }
 }
 
-impl Job {
-    fn work(&self) {
-        while !self.stopped.load(Ordering::Relaxed) {
-            let offset = self.next.fetch_add(SLICE_BYTES, Ordering::Relaxed);
-            let Some(left) = self.bytes.checked_sub(offset).filter(|left| *left > 0) else {
-                return;
-            };
-            if let Err(error) = take_pages(&self.data, offset, left.min(SLICE_BYTES)) {
-                tracing::warn!(%error, "the rings' memory is not taken ahead");
-                return self.stopped.store(true, Ordering::Relaxed);
-            }
+fn take(data: &OwnedFd, bytes: u64, stopped: &AtomicBool) {
+    for offset in (0..bytes).step_by(SLICE_BYTES as usize) {
+        if stopped.load(Ordering::Relaxed) {
+            return;
+        }
+        if let Err(error) = take_pages(data, offset, SLICE_BYTES.min(bytes - offset)) {
+            tracing::warn!(%error, "the rings' memory is not taken ahead");
+            return;
         }
     }
 }
