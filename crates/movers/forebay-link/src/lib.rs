@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bytes;
+pub mod collector;
 pub mod emulated;
 mod error;
 pub mod gather;

@@ -1,5 +1,6 @@
 //! What stops a probe.
 
+use forebay_link::collector::TlsFault;
 use forebay_link::packet::PacketError;
 use forebay_link::pcap::CaptureError;
 use forebay_run::error::RunError;
@@ -7,7 +8,7 @@ use forebay_run::whole_file::BeginError;
 use forebay_traffic::ProfileError;
 use thiserror::Error;
 
-use crate::export::{TlsFault, TrustError};
+use crate::export::TrustError;
 use crate::source::NotTraffic;
 
 /// Errors of the flow probe.

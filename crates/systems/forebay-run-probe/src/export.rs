@@ -6,10 +6,9 @@ mod ipfix;
 mod json_lines;
 mod lasting;
 mod pace;
-mod stream;
 mod table;
 mod templates;
-mod tls;
+mod trust;
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -21,6 +20,7 @@ use std::path::Path;
 use forebay_flow::plugins::Fields;
 use forebay_flow::{Config, FlowRecord, Volume};
 use forebay_ledger::Leak;
+use forebay_link::collector::Place;
 use forebay_run::stop::{Stop, Urgency};
 use forebay_run::whole_file::{BeginError, WholeFile};
 use forebay_sys::watched::OUTPUT_REMOVED;
@@ -32,10 +32,9 @@ pub use address::Export;
 use carrier::Carrier;
 use ipfix::Ipfix;
 use json_lines::JsonLines;
-use stream::Place;
 use table::{Csv, Parquet};
-pub(crate) use tls::Trust;
-pub use tls::{TlsFault, TrustError};
+pub(crate) use trust::Trust;
+pub use trust::TrustError;
 
 /// What names an exporter.
 const OPTION: &str = "--export";
@@ -253,7 +252,7 @@ impl Exporter {
                 ipfix(Carrier::stream(Place::plain(collector), lasts, stop)?)
             }
             Export::IpfixTls(collector) => {
-                let place = Place::secured(collector, trust);
+                let place = Place::secured(collector, trust.map(|trust| &trust.believed));
                 let place = place.map_err(|error| ProbeError::collector(collector, error))?;
                 ipfix(Carrier::stream(place, lasts, stop)?)
             }

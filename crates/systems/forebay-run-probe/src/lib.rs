@@ -33,8 +33,9 @@ mod summary;
 mod xdp;
 
 pub use error::ProbeError;
-pub use export::{Export, TlsFault, TrustError};
+pub use export::{Export, TrustError};
 pub use filter::{FilterRule, RuleSummary};
+pub use forebay_link::collector::TlsFault;
 pub use packets::PacketsSummary;
 pub use plugins::PluginChoice;
 pub use run::ProbePlan;

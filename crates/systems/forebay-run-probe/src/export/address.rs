@@ -4,9 +4,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use forebay_link::collector::host_of;
 use forebay_settings::{Text, Wrong, text_setting};
-
-use super::tls::host_of;
 
 const RIGHT: &str = "a file that ends in .ipfix, .jsonl, .csv or .parquet, ipfix+udp://HOST:PORT, ipfix+tcp://HOST:PORT, ipfix+tls://HOST:PORT or none";
 const UDP: &str = "ipfix+udp://";

@@ -7,11 +7,11 @@ use std::io;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread;
 
+use forebay_link::collector::{Place, Stream, is_wait};
 use forebay_run::stop::Stop;
 use forebay_sys::clock;
 
-use super::carrier::{Tcp, is_wait};
-use super::stream::{Place, Stream};
+use super::carrier::Tcp;
 
 /// A collector that is away is looked for so often, in ns.
 const AGAIN_NS: u64 = 500_000_000;

@@ -1,4 +1,4 @@
-//! What can go wrong with a collector over TLS, and what to do about it.
+//! What can go wrong with a collector over TLS, and what to do about it: the options are those of `forebay probe`.
 
 use std::io::{self, ErrorKind};
 
@@ -27,7 +27,7 @@ const VERSIONS: &str = "the probe speaks TLS 1.2 and 1.3: let the collector spea
 const ITS_LOG: &str = "the log of the collector tells more";
 
 impl TlsFault {
-    pub(in crate::export) fn new(what: impl Into<String>, remedy: &'static str) -> Self {
+    pub(super) fn new(what: impl Into<String>, remedy: &'static str) -> Self {
         let what = what.into();
         Self { what, remedy }
     }
@@ -38,7 +38,8 @@ impl TlsFault {
     }
 
     /// What the system's error is, if TLS is its cause.
-    pub(crate) fn of(error: &io::Error) -> Option<&Self> {
+    #[must_use]
+    pub fn of(error: &io::Error) -> Option<&Self> {
         error.get_ref()?.downcast_ref()
     }
 }

@@ -2,9 +2,6 @@
 //!
 //! The collector proves that it is the host that was named; the probe proves its own name when it has a certificate and is asked for it.
 
-mod fault;
-mod trust;
-
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
@@ -12,10 +9,9 @@ use forebay_sys::clock;
 use rustls::{ClientConnection, ProtocolVersion};
 use rustls_pki_types::ServerName;
 
-use super::carrier::is_wait;
-pub use fault::TlsFault;
-pub(crate) use trust::Trust;
-pub use trust::TrustError;
+use super::fault::TlsFault;
+use super::stream::is_wait;
+use super::trust::Trust;
 
 /// How long a hand-shake may take, in ns.
 const MEET_NS: u64 = 5_000_000_000;
@@ -34,7 +30,8 @@ pub(super) struct Speaks {
 }
 
 /// The name that a certificate of this collector, `HOST:PORT`, has; none if none can have it.
-pub(super) fn host_of(collector: &str) -> Option<ServerName<'static>> {
+#[must_use]
+pub fn host_of(collector: &str) -> Option<ServerName<'static>> {
     let (host, _) = collector.rsplit_once(':')?;
     let bare = host
         .strip_prefix('[')
@@ -81,7 +78,8 @@ impl Speaks {
 }
 
 /// A connection on which both sides know each other.
-pub(super) struct TlsStream {
+#[derive(Debug)]
+pub struct TlsStream {
     pub(super) socket: TcpStream,
     session: ClientConnection,
 }

@@ -1,13 +1,9 @@
 //! Which authorities a probe believes, and its own certificate: the files that the settings name.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use forebay_link::bytes::{CertificateError, PemFile};
-use rustls::client::Resumption;
-use rustls::crypto::{CryptoProvider, ring};
-use rustls::version::{TLS12, TLS13};
-use rustls::{ClientConfig, Error, InconsistentKeys, RootCertStore};
+use forebay_link::collector;
 use thiserror::Error as ThisError;
 
 use crate::config::ProbeSettings;
@@ -87,7 +83,7 @@ impl From<CertificateError> for TrustError {
 /// The authorities that a probe believes, and its own certificate, ready for use. A copy of it costs nothing.
 #[derive(Clone, Debug)]
 pub(crate) struct Trust {
-    pub(super) config: Arc<ClientConfig>,
+    pub(super) believed: collector::Trust,
     /// What should be mended, though it works.
     pub(crate) warning: Option<String>,
 }
@@ -121,9 +117,8 @@ impl Trust {
             (None, Some(key)) => return Err(half(key, CERTIFICATE)),
             (None, None) => None,
         };
-        let config = config(ca, own)?;
         Ok(Some(Self {
-            config: Arc::new(config),
+            believed: collector::Trust::of(ca, own)?,
             warning: key.and_then(|key| key.warning()),
         }))
     }
@@ -134,46 +129,5 @@ fn half(there: PemFile<'_>, missing: &'static str) -> TrustError {
         there: there.option,
         path: there.path.to_path_buf(),
         missing,
-    }
-}
-
-fn config(
-    ca: PemFile<'_>,
-    own: Option<(PemFile<'_>, PemFile<'_>)>,
-) -> Result<ClientConfig, CertificateError> {
-    let remedy = "name the authority's own certificate";
-    let mut roots = RootCertStore::empty();
-    for root in ca.certificates()? {
-        let added = roots.add(root);
-        added.map_err(|error| ca.content(error.to_string(), remedy))?;
-    }
-    let provider: Arc<CryptoProvider> = Arc::new(ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&TLS13, &TLS12])
-        .map_err(|error| ca.content(error.to_string(), remedy))?
-        .with_root_certificates(roots);
-    let mut config = match own {
-        None => builder.with_no_client_auth(),
-        Some((certificate, key)) => {
-            let chain = certificate.certificates()?;
-            let built = builder.with_client_auth_cert(chain, key.key()?);
-            built.map_err(|error| unfit(&error, key))?
-        }
-    };
-    // Connections are made seldom: none is taken up again, and each one proves both names anew.
-    config.resumption = Resumption::disabled();
-    Ok(config)
-}
-
-fn unfit(error: &Error, key: PemFile<'_>) -> CertificateError {
-    match error {
-        Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => key.content(
-            "the key does not belong to the certificate in --export-certificate",
-            "name the one with which the certificate was asked for",
-        ),
-        error => key.content(
-            error.to_string(),
-            "make a key and a certificate as docs/CONFIGURATION.md says",
-        ),
     }
 }

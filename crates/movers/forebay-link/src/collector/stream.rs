@@ -4,8 +4,9 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-use super::carrier::is_wait;
-use super::tls::{Speaks, TlsFault, TlsStream, Trust};
+use super::fault::TlsFault;
+use super::tls::{Speaks, TlsStream};
+use super::trust::Trust;
 
 /// How long a connection may take to be made.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -16,20 +17,27 @@ const LOOKS_MAX: usize = 8;
 
 /// Where a collector is, and how it is spoken to.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
-    pub(super) collector: String,
+pub struct Place {
+    /// `HOST:PORT`.
+    pub collector: String,
     speaks: Option<Speaks>,
 }
 
 impl Place {
-    pub(super) fn plain(collector: &str) -> Self {
+    /// Over TCP as it is.
+    #[must_use]
+    pub fn plain(collector: &str) -> Self {
         Self {
             collector: collector.to_owned(),
             speaks: None,
         }
     }
 
-    pub(super) fn secured(collector: &str, trust: Option<&Trust>) -> io::Result<Self> {
+    /// Over TLS.
+    ///
+    /// # Errors
+    /// No authority is believed, or no certificate can have the collector's name.
+    pub fn secured(collector: &str, trust: Option<&Trust>) -> io::Result<Self> {
         let trust =
             trust.ok_or_else(|| TlsFault::new("no authority is believed", "give --export-ca"))?;
         let speaks = Speaks::new(collector, trust)?;
@@ -40,7 +48,10 @@ impl Place {
     }
 
     /// Connects, as long as `goes_on` says so.
-    pub(super) fn dial(&self, goes_on: &dyn Fn() -> bool) -> io::Result<Stream> {
+    ///
+    /// # Errors
+    /// There is no such host, it takes no connection within 5 s, or TLS does not come about ([`TlsFault::of`]).
+    pub fn dial(&self, goes_on: &dyn Fn() -> bool) -> io::Result<Stream> {
         first(&self.collector, |address| {
             let socket = TcpStream::connect_timeout(&address, CONNECT)?;
             socket.set_write_timeout(Some(LOOK))?;
@@ -56,10 +67,10 @@ impl Place {
 }
 
 /// What `open` makes of the first address of a collector that it takes.
-pub(super) fn first<T>(
-    collector: &str,
-    open: impl Fn(SocketAddr) -> io::Result<T>,
-) -> io::Result<T> {
+///
+/// # Errors
+/// The name has no address, or what `open` said of the last one.
+pub fn first<T>(collector: &str, open: impl Fn(SocketAddr) -> io::Result<T>) -> io::Result<T> {
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for address in collector.to_socket_addrs()? {
         match open(address) {
@@ -71,14 +82,20 @@ pub(super) fn first<T>(
 }
 
 /// A connection to a collector.
-pub(super) enum Stream {
+#[derive(Debug)]
+pub enum Stream {
+    /// TCP as it is.
     Plain(TcpStream),
+    /// TLS in it.
     Tls(Box<TlsStream>),
 }
 
 impl Stream {
     /// Whether its calls wait, for a look each.
-    pub(super) fn set_waits(&self, waits: bool) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The system refuses it.
+    pub fn set_waits(&self, waits: bool) -> io::Result<()> {
         let socket = match self {
             Self::Plain(socket) => socket,
             Self::Tls(stream) => &stream.socket,
@@ -87,7 +104,10 @@ impl Stream {
     }
 
     /// How much of it is taken; what is taken is on its way when nothing is left to [`flush`](Self::flush).
-    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    ///
+    /// # Errors
+    /// The connection is gone, or nothing is taken for now ([`is_wait`]).
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Plain(socket) => socket.write(bytes),
             Self::Tls(stream) => stream.write(bytes),
@@ -95,7 +115,10 @@ impl Stream {
     }
 
     /// Hands to the kernel what was taken; an error where it does not take all of it for now.
-    pub(super) fn flush(&mut self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// As of [`write`](Self::write).
+    pub fn flush(&mut self) -> io::Result<()> {
         match self {
             Self::Plain(_) => Ok(()),
             Self::Tls(stream) => stream.flush(),
@@ -103,7 +126,10 @@ impl Stream {
     }
 
     /// Reads once what the collector says, which is of no use; whether it has ended its side.
-    pub(super) fn look(&mut self) -> io::Result<bool> {
+    ///
+    /// # Errors
+    /// The connection is gone, TLS is broken, or nothing was said ([`is_wait`]).
+    pub fn look(&mut self) -> io::Result<bool> {
         match self {
             Self::Plain(socket) => socket.read(&mut [0; 512]).map(|bytes| bytes == 0),
             Self::Tls(stream) => stream.look(),
@@ -111,7 +137,10 @@ impl Stream {
     }
 
     /// Whether a collector that was not told that anything ends has ended its side.
-    pub(super) fn has_ended(&mut self) -> io::Result<bool> {
+    ///
+    /// # Errors
+    /// The connection is gone, or TLS is broken.
+    pub fn has_ended(&mut self) -> io::Result<bool> {
         for _ in 0..LOOKS_MAX {
             match self.look() {
                 Ok(false) => {}
@@ -123,18 +152,32 @@ impl Stream {
     }
 
     /// Takes the last word, that nothing more comes; it is to be flushed.
-    pub(super) fn end(&mut self) {
+    pub fn end(&mut self) {
         if let Self::Tls(stream) = self {
             stream.end();
         }
     }
 
     /// Ends this side.
-    pub(super) fn shut(&self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The connection is gone.
+    pub fn shut(&self) -> io::Result<()> {
         let socket = match self {
             Self::Plain(socket) => socket,
             Self::Tls(stream) => &stream.socket,
         };
         socket.shutdown(Shutdown::Write)
     }
+}
+
+/// Whether a call that waits no longer would have gone on.
+#[must_use]
+pub fn is_wait(error: &io::Error) -> bool {
+    let waits = [
+        io::ErrorKind::WouldBlock,
+        io::ErrorKind::TimedOut,
+        io::ErrorKind::Interrupted,
+    ];
+    waits.contains(&error.kind())
 }

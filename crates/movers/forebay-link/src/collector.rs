@@ -1,0 +1,11 @@
+//! Connections to collectors of records, over TCP or TLS: this side writes, and of what the other one says only its end counts.
+
+mod fault;
+mod stream;
+mod tls;
+mod trust;
+
+pub use fault::TlsFault;
+pub use stream::{Place, Stream, first, is_wait};
+pub use tls::{TlsStream, host_of};
+pub use trust::Trust;
