@@ -6,7 +6,11 @@
     reason = "a test that cannot go on has failed"
 )]
 
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom};
 use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::process::Command;
 
 use forebay_link::packet::{
     BATCH_FRAMES_MAX, Event, FrameBatch, PacketError, PacketPort, PortOptions, Refusal, RingSize,
@@ -16,9 +20,12 @@ use forebay_sys::clock::monotonic_ns;
 use forebay_sys::eventfd::EventFd;
 use forebay_sys::netlink::links;
 use forebay_sys::tap::Tap;
+use forebay_sys::wait::{Woken, sleep_until_room};
 use forebay_testing::wire::{carries, lay, sh};
+use rustix::fs::OFlags;
 
 const SECOND_NS: u64 = 1_000_000_000;
+const ROOM: Woken = Woken::Ready { index: 0 };
 const OPTIONS: PortOptions = PortOptions {
     queues: 1,
     ring: RingSize {
@@ -82,12 +89,18 @@ both_ways! {
     a_frame_that_is_refused_is_told_once_and_costs_no_other_one
     an_interface_without_carrier_down_or_gone_refuses_by_name
     a_queue_that_is_full_is_busy_and_takes_the_same_frame_later
+    a_full_buffer_is_waited_for_and_takes_the_same_frame_later
     a_port_that_sends_takes_no_packet
 }
 
 /// A frame of a local experimental EtherType (IEEE 802), with its number behind the header.
 fn frame(number: u32, bytes: usize) -> Vec<u8> {
-    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5];
+    frame_of(0xb5, number, bytes)
+}
+
+/// The same of either of the two: 0x88b5 or 0x88b6.
+fn frame_of(kind: u8, number: u32, bytes: usize) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, kind];
     frame.extend(number.to_be_bytes());
     frame.resize(bytes, number as u8);
     frame
@@ -251,6 +264,198 @@ fn a_port_that_sends_takes_no_packet(way: Way) {
     let nothing = EventFd::create().unwrap();
     let woken = near.wait_room(nothing.as_fd(), monotonic_ns() + SECOND_NS);
     // It has room, and nothing to read: that would be told first.
-    assert_eq!(woken.unwrap(), forebay_sys::wait::Woken::Ready { index: 0 });
+    assert_eq!(woken.unwrap(), ROOM);
     assert_eq!(near.send(&batch, 0..64).frames, 64);
+}
+
+/// Lays an interface `over` upon `near`, whose frames go by the queueing discipline of `near` and keep their owner there; whether this kernel can.
+fn lay_over(discipline: &str) -> bool {
+    let line = format!(
+        "ip link add link near name over type macvlan mode private && {discipline} && f=/proc/sys/net/ipv6/conf/over/disable_ipv6 && {{ [ ! -e $f ] || echo 1 > $f; }} && ip link set over up"
+    );
+    let ended = Command::new("sh").args(["-c", &line]).output().unwrap();
+    if !ended.status.success() {
+        let complains = String::from_utf8_lossy(&ended.stderr);
+        forebay_testing::skip!("no queue below a macvlan here: {complains}");
+    }
+    ended.status.success()
+}
+
+fn a_full_buffer_is_waited_for_and_takes_the_same_frame_later(way: Way) {
+    let (_, mut far) = ends(way);
+    // 10 frames in a second, until it is said otherwise.
+    let queue = "root tbf burst 2000 limit 1000000 rate";
+    if !lay_over(&format!("tc qdisc add dev near {queue} 8kbit")) {
+        return;
+    }
+    let mut port = way.open("over").unwrap();
+    let nothing = EventFd::create().unwrap();
+    let frames: Vec<_> = (0..640).map(|number| frame(number, 100)).collect();
+    let (mut at, mut waits) = (0, 0);
+    while at < frames.len() {
+        let mut batch = FrameBatch::new(100);
+        let next = frames[at..].iter().take(BATCH_FRAMES_MAX);
+        next.for_each(|frame| push(&mut batch, frame));
+        let sent = port.send(&batch, 0..BATCH_FRAMES_MAX);
+        at += sent.frames;
+        if let Some(stopped) = sent.stopped {
+            assert_eq!(stopped, Stopped::Full);
+            if waits == 0 {
+                // Half of the buffer would have to be free.
+                let woken = port.wait_room(nothing.as_fd(), 0).unwrap();
+                assert!(matches!(woken, Woken::Due { .. }), "{woken:?}");
+                sh(&format!("tc qdisc change dev near {queue} 100mbit"));
+            }
+            let until_ns = monotonic_ns() + 20 * SECOND_NS;
+            let woken = port.wait_room(nothing.as_fd(), until_ns);
+            assert_eq!(woken.unwrap(), ROOM);
+            waits += 1;
+        }
+    }
+    assert!(waits > 0);
+    assert_eq!(read(&mut far, frames.len()), frames);
+}
+
+#[test]
+fn a_place_that_is_late_is_looked_at_again_by_time() {
+    if !forebay_testing::wire::is_inside("a_place_that_is_late_is_looked_at_again_by_time") {
+        return;
+    }
+    let (_, mut far) = ends(Way::Ring);
+    // Frames of 0x88b6 wait: one of them takes 11 s.
+    if !lay_over(
+        "tc qdisc add dev near root handle 1: htb default 1 && tc class add dev near parent 1: classid 1:1 htb rate 1gbit && tc class add dev near parent 1: classid 1:2 htb rate 1kbit && tc filter add dev near parent 1: protocol all u32 match u16 0x88b6 0xffff at -2 classid 1:2",
+    ) {
+        return;
+    }
+    let mut port = Way::Ring.open("over").unwrap();
+    let nothing = EventFd::create().unwrap();
+    let late_ns = || monotonic_ns() + 20 * SECOND_NS;
+    let mut batch = FrameBatch::new(1_400);
+    (0..8).for_each(|number| push(&mut batch, &frame_of(0xb6, number, 1_400)));
+    assert_eq!(port.send(&batch, 0..64).frames, 8);
+    // Those behind the first ones wait in their places, until others have gone through all of the ring.
+    let full = SentFrames {
+        frames: 0,
+        stopped: Some(Stopped::Full),
+    };
+    let one = |number| {
+        let mut batch = FrameBatch::new(100);
+        push(&mut batch, &frame(number, 100));
+        batch
+    };
+    let mut sent = 0;
+    while port.send(&one(sent), 0..1).frames == 1 {
+        sent += 1;
+        assert!(sent < 1_000);
+        // What stops it is not the socket's buffer.
+        let woken = sleep_until_room(port.as_fd(), nothing.as_fd(), late_ns());
+        assert_eq!(woken.unwrap(), ROOM);
+    }
+    assert!(sent > 300, "{sent}");
+    let batch = one(sent);
+    assert_eq!(port.send(&batch, 0..1), full);
+    let woken = sleep_until_room(port.as_fd(), nothing.as_fd(), late_ns());
+    assert_eq!(woken.unwrap(), ROOM);
+    let woken = port.wait_room(nothing.as_fd(), late_ns()).unwrap();
+    assert!(matches!(woken, Woken::Due { .. }), "{woken:?}");
+    nothing.signal();
+    let woken = port.wait_room(nothing.as_fd(), late_ns()).unwrap();
+    assert_eq!(woken, Woken::Ready { index: 1 });
+    let nothing = EventFd::create().unwrap();
+    // The frames that wait are thrown away, so that their places are free.
+    sh("tc qdisc delete dev near root");
+    let until_ns = late_ns();
+    while port.send(&batch, 0..1) == full {
+        assert!(monotonic_ns() < until_ns);
+        port.wait_room(nothing.as_fd(), until_ns).unwrap();
+    }
+    let others = 0..=sent;
+    let came = read(&mut far, others.clone().count() + 1);
+    assert_eq!(came[0], frame_of(0xb6, 0, 1_400));
+    let came: Vec<_> = came.into_iter().filter(|it| it.len() == 100).collect();
+    let wanted: Vec<_> = others.map(|number| frame(number, 100)).collect();
+    assert_eq!(came, wanted);
+}
+
+#[test]
+fn a_ring_has_room_for_the_longest_frame_that_a_kernel_takes_and_none_on_loopback() {
+    if !forebay_testing::wire::is_inside(
+        "a_ring_has_room_for_the_longest_frame_that_a_kernel_takes_and_none_on_loopback",
+    ) {
+        return;
+    }
+    lay();
+    carries();
+    sh("ip link set lo up; ip link set near mtu 65535; ip link set far mtu 65535");
+    let ring = |interface, bytes| SendPort::open(interface).unwrap().through_ring(bytes);
+    let mut port = ring("near", 65_550).unwrap();
+    let mut batch = FrameBatch::new(65_549);
+    (0..64).for_each(|number| push(&mut batch, &frame(number, 65_549)));
+    // Its places begin anywhere in a page.
+    let all = SentFrames {
+        frames: 64,
+        stopped: None,
+    };
+    assert_eq!(port.send(&batch, 0..64), all);
+    assert_eq!(counter("far", "rx_bytes"), 64 * 65_549);
+    let error = ring("near", 65_551).unwrap_err().to_string();
+    assert!(error.contains("65,550"), "{error}");
+    let error = ring("lo", 100).unwrap_err().to_string();
+    assert!(
+        error.contains("lo") && error.contains("without a ring"),
+        "{error}"
+    );
+}
+
+#[test]
+fn the_kernel_tells_its_log_of_one_frame_that_is_too_long_and_a_higher_mtu_takes_them() {
+    if !forebay_testing::wire::is_inside(
+        "the_kernel_tells_its_log_of_one_frame_that_is_too_long_and_a_higher_mtu_takes_them",
+    ) {
+        return;
+    }
+    let mut options = OpenOptions::new();
+    options
+        .read(true)
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    let Ok(mut log) = options.open("/dev/kmsg") else {
+        forebay_testing::skip!("the kernel's log cannot be read (/dev/kmsg; needs root)");
+        return;
+    };
+    log.seek(SeekFrom::End(0)).unwrap();
+    let (mut near, _far) = ends(Way::Ring);
+    let mut batch = FrameBatch::new(1_514);
+    (0..64).for_each(|number| push(&mut batch, &frame(number, 1_013)));
+    let refused = |refusal| SentFrames {
+        frames: 0,
+        stopped: Some(Stopped::Refused(refusal)),
+    };
+    sh("ip link set near mtu 777");
+    for _ in 0..1_000 {
+        assert_eq!(near.send(&batch, 0..64), refused(Refusal::TooLong));
+    }
+    let (mut record, mut lines) = ([0; 8192], 0);
+    loop {
+        match log.read(&mut record) {
+            Ok(bytes) => {
+                let text = String::from_utf8_lossy(&record[..bytes]);
+                lines += usize::from(text.contains("(1013 > 795)"));
+            }
+            // Others write as well: older lines were written over.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+            Err(error) => break assert_eq!(error.kind(), ErrorKind::WouldBlock),
+        }
+    }
+    assert!(lines <= 1, "{lines}");
+    // Being down comes first, as with calls.
+    sh("ip link set near down");
+    assert_eq!(near.send(&batch, 0..64), refused(Refusal::Down));
+    sh("ip link set near up");
+    carries();
+    assert_eq!(near.send(&batch, 0..64), refused(Refusal::TooLong));
+    sh("ip link set near mtu 1500");
+    assert_eq!(near.send(&batch, 0..64).frames, 64);
+    sh("ip link set near mtu 777");
+    assert_eq!(near.send(&batch, 0..64), refused(Refusal::TooLong));
 }

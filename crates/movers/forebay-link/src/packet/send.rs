@@ -4,7 +4,8 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use forebay_sys::SysError;
-use forebay_sys::packet::{FrameSocket, Interface, TransmitRing};
+use forebay_sys::clock::monotonic_ns;
+use forebay_sys::packet::{FrameSocket, Interface, RingSocket};
 use forebay_sys::udp_batch::{Outgoing, SendBatch, SendStop};
 use forebay_sys::wait::{self, Woken};
 use rustix::io::Errno;
@@ -15,6 +16,8 @@ use super::port::PacketError;
 pub const BATCH_FRAMES_MAX: usize = 64;
 /// Kinds of interfaces that take Ethernet frames (`linux/if_arp.h`): Ethernet and loopback.
 const KINDS: [u16; 2] = [1, 772];
+/// A place of a ring that the device is not done with is looked at again so much later, in ns.
+const PLACE_NS: u64 = 1_000_000;
 
 /// Frames that are to be sent, one after the other, each in a place of the same size.
 #[derive(Debug)]
@@ -115,20 +118,25 @@ pub struct SentFrames {
 #[derive(Debug)]
 enum Way {
     /// It is told where they are, and copies them (`sendmmsg`).
-    Calls(SendBatch),
+    Calls(FrameSocket, SendBatch),
     /// They are copied into memory that it shares, and takes them from (`PACKET_TX_RING`).
-    Ring(TransmitRing),
+    Ring(RingSocket),
 }
 
 /// Sends frames on an interface. The kernel says of each frame whether it took it; what becomes of it then on the wire, it does not.
 ///
-/// One that sends [through a ring](Self::through_ring) says the same of each frame. Which of the two costs less is the device's affair: a ring spares the kernel a copy where
-/// a device reads the frame in its place, and costs memory and a copy of its own where the frame is handed to another owner, as on a virtual cable
-/// (`skb_orphan_frags`): there 0.58 to 0.61 M frames in a second of CPU time with the ring, and 0.62 to 0.66 M without it (`cargo bench --bench packet_send`; frames of
-/// 1,400 and 128 bytes; 2 virtual CPUs of an AMD EPYC, load 9, 2026-11-28).
+/// One that sends [through a ring](Self::through_ring) says the same of each frame, with two exceptions. Where a hook of netfilter at the egress of the interface takes a
+/// frame for itself, `sendmmsg` is told that it was not sent, and the ring that it was. Where the interface lies upon another one (macvlan, bridge, VLAN), the other one's
+/// queueing discipline may drop a frame, and keep its memory for a while: then the ring says that it was sent.
+///
+/// A ring is for a driver that keeps a frame's owner until the device has read it, or copies the frame before. `virtio_net` without interrupts of its transmit queue and
+/// `hip04` do not: they may send the bytes of a later frame, and nobody is told. Loopback does not either, and is refused.
+///
+/// It spares no copy: here the frames of a batch are copied into the ring by this process, otherwise by the kernel. Where a frame is handed to another owner, as on a
+/// virtual cable, the kernel copies it a second time (`skb_orphan_frags`): 0.58 to 0.61 M frames in a second of CPU time with the ring, and 0.62 to 0.66 M without it
+/// (`cargo bench --bench packet_send`; frames of 1,400 and 128 bytes; 2 virtual CPUs of an AMD EPYC, load 9, 2026-11-28).
 #[derive(Debug)]
 pub struct SendPort {
-    socket: FrameSocket,
     way: Way,
 }
 
@@ -146,17 +154,21 @@ impl SendPort {
                 kind,
             });
         }
-        let way = Way::Calls(SendBatch::new(BATCH_FRAMES_MAX));
-        Ok(Self { socket, way })
+        let way = Way::Calls(socket, SendBatch::new(BATCH_FRAMES_MAX));
+        Ok(Self { way })
     }
 
-    /// The same one, which sends through a ring from now on, of frames of at most so many bytes; to it longer ones are too long.
+    /// The same one, which sends through a ring from now on, of frames of at most so many bytes; to it longer ones are too long. One that has a ring keeps it.
     ///
     /// # Errors
-    /// There is no memory for the ring, or frames are longer than 128 KiB.
+    /// There is no memory for the ring, frames are longer than 65,550 bytes, or the interface is loopback.
     pub fn through_ring(self, frame_bytes_max: usize) -> Result<Self, PacketError> {
-        let way = Way::Ring(self.socket.ring(frame_bytes_max)?);
-        Ok(Self { way, ..self })
+        let ring = match self.way {
+            Way::Calls(socket, _) => socket.ring(frame_bytes_max)?,
+            Way::Ring(ring) => ring,
+        };
+        let way = Way::Ring(ring);
+        Ok(Self { way })
     }
 
     /// The longest packet that its interface takes now, in bytes without the Ethernet header.
@@ -164,13 +176,16 @@ impl SendPort {
     /// # Errors
     /// The interface is there no more.
     pub fn mtu_bytes(&self) -> Result<u32, SysError> {
-        self.socket.interface().mtu_bytes(&self.socket)
+        self.interface().mtu_bytes(self)
     }
 
     /// Its interface.
     #[must_use]
     pub const fn interface(&self) -> &Interface {
-        self.socket.interface()
+        match &self.way {
+            Way::Calls(socket, _) => socket.interface(),
+            Way::Ring(ring) => ring.interface(),
+        }
     }
 
     /// Sends these frames of a batch, in order, without waiting, until all are sent or one is not taken.
@@ -178,18 +193,15 @@ impl SendPort {
     pub fn send(&mut self, batch: &FrameBatch, which: Range<usize>) -> SentFrames {
         let there = which.start..which.end.min(batch.frames());
         let sent = match &mut self.way {
-            Way::Ring(ring) => {
-                let frames = there.map(|at| batch.frame(at));
-                self.socket.send_ring(ring, frames)
-            }
-            Way::Calls(calls) => {
+            Way::Ring(ring) => ring.send(there.map(|at| batch.frame(at))),
+            Way::Calls(socket, calls) => {
                 let mut outgoing = [Outgoing::connected(&[]); BATCH_FRAMES_MAX];
                 let mut frames = 0;
                 for (to, at) in outgoing.iter_mut().zip(there) {
                     to.payload = batch.frame(at);
                     frames += 1;
                 }
-                calls.send(self.socket.as_fd(), &outgoing[..frames])
+                calls.send(socket.as_fd(), &outgoing[..frames])
             }
         };
         SentFrames {
@@ -204,7 +216,7 @@ impl SendPort {
             other => other.errno().unwrap_or(0),
         };
         Stopped::Refused(match Errno::from_raw_os_error(number) {
-            Errno::NOBUFS if self.interface().has_carrier(&self.socket) => return Stopped::Busy,
+            Errno::NOBUFS if self.interface().has_carrier(self) => return Stopped::Busy,
             Errno::NOBUFS => Refusal::Device,
             Errno::NETDOWN => Refusal::Down,
             Errno::NXIO | Errno::NODEV => Refusal::Gone,
@@ -213,19 +225,33 @@ impl SendPort {
         })
     }
 
-    /// Waits for room, for `other`, or until `until_ns` of the monotonic clock.
+    /// Waits for room, for `other`, or until `until_ns` of the monotonic clock. Of a ring whose next place the device is not done with nothing tells when it is: it is
+    /// waited for 1 ms at most.
     ///
     /// # Errors
     /// The kernel refuses.
     pub fn wait_room(&self, other: BorrowedFd<'_>, until_ns: u64) -> Result<Woken, SysError> {
-        wait::sleep_until_room(self.socket.as_fd(), other, until_ns)
+        match &self.way {
+            Way::Ring(ring) if ring.is_place_busy() => {
+                let until_ns = until_ns.min(monotonic_ns() + PLACE_NS);
+                let woken = wait::sleep_until_or([other], until_ns, 0)?;
+                Ok(match woken {
+                    Woken::Ready { .. } => Woken::Ready { index: 1 },
+                    other => other,
+                })
+            }
+            _ => wait::sleep_until_room(self.as_fd(), other, until_ns),
+        }
     }
 }
 
 /// Ready for writing when the kernel has room for a frame.
 impl AsFd for SendPort {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        match &self.way {
+            Way::Calls(socket, _) => socket.as_fd(),
+            Way::Ring(ring) => ring.as_fd(),
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! A [`PacketSocket`] begins closed: its filter takes nothing until [`PacketSocket::accept`]. So several sockets of one interface can
 //! [`join`](PacketSocket::join) a group that shares its packets by flow before any of them has seen a packet twice.
 //!
-//! A [`FrameSocket`] sends frames, and takes none; a [`TransmitRing`] is memory that it shares with the kernel for them.
+//! A [`FrameSocket`] sends frames, and takes none; a [`RingSocket`] is one that shares memory with the kernel for them.
 
 mod frame_ring;
 mod interface;
@@ -16,6 +16,5 @@ mod transmit_ring;
 pub use frame_ring::{FrameRing, FrameRingSize, Slot};
 pub use interface::{Interface, InterfaceState};
 pub use ring::{Block, Ring, RingSize};
-pub use send::FrameSocket;
+pub use send::{FrameSocket, RingSocket};
 pub use socket::{Group, PacketSocket, ReceiveRing, RingStatistics};
-pub use transmit_ring::TransmitRing;

@@ -4,6 +4,11 @@
 //! being sent", and makes it free when the device is done with it. At the first one that it does not take it stops, and its own next place stays there: so what was
 //! taken is told by the places, and the error of the call is of the place behind them. What was not taken is called back before the call of this process ends, and
 //! no frame waits in the ring for another one.
+//!
+//! A place is free as soon as the frame has no owner any more (`tpacket_destruct_skb`, which `skb_orphan` calls as well). Most drivers keep the owner until the device has
+//! read the frame, or copy it before they give it up (`skb_orphan_frags`). Some give it up first and read the place later: loopback (refused by
+//! [`FrameSocket::ring`](super::FrameSocket::ring)), `virtio_net` without interrupts of its transmit queue, `hip04`. There a frame may go out with the bytes of one that was
+//! written into its place behind it.
 
 use std::io;
 use std::mem::offset_of;
@@ -30,24 +35,26 @@ const PLACES: u32 = 5 * BLOCK_PLACES;
 const BUFFER_BYTES: i32 = 106_496;
 /// Places are a multiple of so many bytes: those of a block are whole pages then.
 const STEP_BYTES: usize = 1024;
-/// Longest frame of a place.
-const FRAME_BYTES_MAX: usize = 1 << 17;
+/// Longest frame of a place: its header is copied, and the rest spans 17 pages at most, wherever in a page it begins. No kernel is built for fewer (`MAX_SKB_FRAGS`).
+const FRAME_BYTES_MAX: usize = 16 * 4096 + 14;
 
 /// The mapped ring of one socket.
 #[derive(Debug)]
-pub struct TransmitRing {
+pub(super) struct TransmitRing {
     pages: Pages,
     place_bytes: usize,
     places: usize,
     /// The place that the kernel looks at next.
     next: usize,
+    /// The last send ended at a place that the device is not done with.
+    is_place_busy: bool,
 }
 
 impl TransmitRing {
     /// Has the kernel give a packet socket, which has none yet, a ring for frames of at most so many bytes.
     ///
     /// # Errors
-    /// There is no memory for it, or frames are longer than 128 KiB.
+    /// There is no memory for it, or frames are longer than 65,550 bytes.
     pub(super) fn make(
         socket: BorrowedFd<'_>,
         interface: &str,
@@ -71,7 +78,7 @@ impl TransmitRing {
         )?;
         if frame_bytes > FRAME_BYTES_MAX {
             let error = failed("setsockopt(PACKET_TX_RING)")(io::ErrorKind::InvalidInput.into());
-            return Err(error.with_remedy("a frame has 131,072 bytes at most"));
+            return Err(error.with_remedy("a frame has 65,550 bytes at most"));
         }
         let place_bytes = place_bytes(frame_bytes);
         let request = libc::tpacket_req3 {
@@ -84,8 +91,13 @@ impl TransmitRing {
             tp_feature_req_word: 0,
         };
         set_plain(socket, libc::SOL_PACKET, libc::PACKET_TX_RING, &request).map_err(|error| {
-            failed("setsockopt(PACKET_TX_RING)")(error)
-                .with_remedy("a ring of shorter frames needs less memory of the kernel")
+            let is_memory = error.kind() == io::ErrorKind::OutOfMemory;
+            let error = failed("setsockopt(PACKET_TX_RING)")(error);
+            if is_memory {
+                error.with_remedy("a ring of shorter frames needs less memory of the kernel")
+            } else {
+                error
+            }
         })?;
         Self::map(socket, place_bytes, PLACES as usize)
     }
@@ -98,12 +110,17 @@ impl TransmitRing {
             place_bytes,
             places,
             next: 0,
+            is_place_busy: false,
         })
     }
 
+    /// Whether the last send ended at a place that the device is not done with; no wait tells when it is.
+    pub(super) const fn is_place_busy(&self) -> bool {
+        self.is_place_busy
+    }
+
     /// The longest frame that has room in a place, in bytes.
-    #[must_use]
-    pub const fn frame_bytes_max(&self) -> usize {
+    const fn frame_bytes_max(&self) -> usize {
         self.place_bytes - FRAME_OFFSET
     }
 
@@ -139,8 +156,9 @@ impl TransmitRing {
             return false;
         }
         let at = place * self.place_bytes + FRAME_OFFSET;
-        // SAFETY: the bytes lie within the place, as the frame is no longer than `frame_bytes_max` (see `send`), and the place within the mapping. The kernel reads none of
-        // them while the status is neither of the two, and no reference into the place is there, as `self` is borrowed alone and lends none out.
+        // SAFETY: the bytes lie within the place, as the frame is no longer than `frame_bytes_max` (see `send`), and the place within the mapping. No reference into the
+        // place is there, as `self` is borrowed alone and lends none out. The kernel writes none of them, and a driver that gave the frame up early may still read them: that
+        // spoils a frame on the wire (see the module), and no memory of this process.
         unsafe {
             let to = self.pages.start().add(at);
             std::ptr::copy_nonoverlapping(frame.as_ptr(), to, frame.len());
@@ -152,13 +170,14 @@ impl TransmitRing {
         true
     }
 
-    /// Sends frames of a socket, in order, until all are taken or one is not.
+    /// Sends frames of a socket, in order, until all are taken or one is not. A frame of a length that is too long is not shown to the kernel.
     pub(super) fn send_on<'a>(
         &mut self,
         socket: BorrowedFd<'_>,
         frames: impl IntoIterator<Item = &'a [u8]>,
+        is_too_long: impl FnMut(usize) -> bool,
     ) -> Sent {
-        self.send(frames, |_| {
+        self.send(frames, is_too_long, |_| {
             let flags = libc::MSG_DONTWAIT;
             // SAFETY: no memory is handed over; the frames lie in the mapping, which the kernel holds itself.
             let bytes = unsafe {
@@ -183,17 +202,18 @@ impl TransmitRing {
     fn send<'a>(
         &mut self,
         frames: impl IntoIterator<Item = &'a [u8]>,
+        mut is_too_long: impl FnMut(usize) -> bool,
         mut call: impl FnMut(&Self) -> io::Result<()>,
     ) -> Sent {
-        let (mut filled, mut stopped) = (0, None);
+        let (mut filled, mut stopped, mut is_place_busy) = (0, None, false);
         for frame in frames.into_iter().take(self.places) {
-            if frame.len() > self.frame_bytes_max() {
+            if frame.len() > self.frame_bytes_max() || is_too_long(frame.len()) {
                 let error = io::Error::from_raw_os_error(libc::EMSGSIZE);
                 stopped = Some(SendStop::of(error));
                 break;
             }
             if !self.fill(self.place(filled), frame) {
-                stopped = Some(SendStop::WouldBlock);
+                (stopped, is_place_busy) = (Some(SendStop::WouldBlock), true);
                 break;
             }
             filled += 1;
@@ -215,6 +235,7 @@ impl TransmitRing {
             break;
         }
         let is_full = matches!(stopped, Some(SendStop::WouldBlock));
+        self.is_place_busy = is_place_busy && count == filled;
         self.call_back(filled - count, is_full);
         Sent { count, stopped }
     }
@@ -303,7 +324,7 @@ mod tests {
         call: impl FnMut(&TransmitRing) -> io::Result<()>,
     ) -> (usize, Option<i32>) {
         let frames = frames(numbers);
-        let sent = ring.send(frames.iter().map(Vec::as_slice), call);
+        let sent = ring.send(frames.iter().map(Vec::as_slice), |_| false, call);
         let errno = sent.stopped.map(|stop| stop.errno().unwrap());
         (sent.count, errno)
     }
@@ -326,6 +347,7 @@ mod tests {
             let more = numbers.end..numbers.end + 4;
             let full = (3, Some(libc::EAGAIN));
             assert_eq!(send(&mut ring, more, &mut take), full);
+            assert!(ring.is_place_busy());
             let none = |_: &TransmitRing| panic!("nothing is there for the kernel");
             assert_eq!(send(&mut ring, 0..1, none), (0, Some(libc::EAGAIN)));
             let came = std::mem::take(&mut kernel.seen);
@@ -381,6 +403,13 @@ mod tests {
         assert_eq!(answer, (0, Some(libc::EAGAIN)));
         let answer = send(&mut ring, 7..9, |_| error(libc::EAGAIN));
         assert_eq!(answer, (0, Some(libc::EAGAIN)));
+        assert!(!ring.is_place_busy());
+        // Nor where a place behind is busy as well.
+        set(&ring, 0, libc::TP_STATUS_SENDING);
+        let answer = send(&mut ring, 7..12, |_| error(libc::EAGAIN));
+        assert_eq!(answer, (0, Some(libc::EAGAIN)));
+        assert!(!ring.is_place_busy());
+        set(&ring, 0, libc::TP_STATUS_AVAILABLE);
         // The next place is not free for the kernel, or it would call the socket ready.
         assert_eq!(ring.status(6), libc::TP_STATUS_WRONG_FORMAT);
         assert_eq!(ring.status(7), libc::TP_STATUS_AVAILABLE);
@@ -397,11 +426,17 @@ mod tests {
         let mut ring = ring();
         let long = vec![0; ring.frame_bytes_max() + 1];
         assert_eq!(place_bytes(ring.frame_bytes_max()), 1024);
-        let sent = ring.send([&long[1..], &long, &long[1..]], |ring| {
-            Kernel::default().take(ring, PLACES);
-            Ok(())
-        });
-        assert_eq!(sent.count, 1);
-        assert_eq!(sent.stopped.unwrap().errno(), Some(libc::EMSGSIZE));
+        let mut kernel = Kernel::default();
+        let frames = [&long[1..], &long, &long[1..]];
+        for (longest, count) in [(usize::MAX, 1), (long.len() - 2, 0)] {
+            let take = |ring: &TransmitRing| {
+                kernel.take(ring, PLACES);
+                Ok(())
+            };
+            let sent = ring.send(frames, |bytes| bytes > longest, take);
+            assert_eq!(sent.count, count);
+            assert_eq!(sent.stopped.unwrap().errno(), Some(libc::EMSGSIZE));
+        }
+        assert_eq!(kernel.seen.len(), 1);
     }
 }
