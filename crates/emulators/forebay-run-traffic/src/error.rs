@@ -61,6 +61,14 @@ pub enum TrafficError {
     /// Frames cannot be sent on the interface.
     #[error(transparent)]
     Interface(#[from] PacketError),
+    /// Loopback cannot be sent on through a ring.
+    #[error(
+        "--send-by ring: {interface} is loopback, which reads a packet after its place in the ring was given back, and would change it; use --send-by sendmmsg"
+    )]
+    RingOfLoopback {
+        /// Its name.
+        interface: String,
+    },
     /// The interface was removed.
     #[error("the interface {interface} is there no more")]
     Gone {

@@ -46,8 +46,8 @@ pub enum Target {
         name: String,
         /// How fast.
         pace: Pace,
-        /// How they come to the kernel.
-        send_by: SendBy,
+        /// How they come to the kernel; none: the default.
+        send_by: Option<SendBy>,
     },
 }
 
@@ -55,23 +55,11 @@ pub enum Target {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SendBy {
-    /// It is told where 64 of them are at most, and copies them (`sendmmsg`).
+    /// It is told where up to 64 of them lie, and copies them (`sendmmsg`).
     #[default]
     Sendmmsg,
     /// They are written into memory that it shares (`PACKET_TX_RING`).
     Ring,
-}
-
-impl SendBy {
-    /// Why it is this one.
-    const fn reason(self) -> &'static str {
-        match self {
-            Self::Sendmmsg => {
-                "the default: on a virtual cable a ring takes 7 % more CPU time, and its account is the same"
-            }
-            Self::Ring => "it was asked for",
-        }
-    }
 }
 
 /// What is to be made.
@@ -130,7 +118,7 @@ pub struct InterfaceSummary {
     pub name: String,
     /// How packets came to the kernel.
     pub sent_by: SendBy,
-    /// Why so.
+    /// Why so: it is the default, or it was asked for.
     pub sent_by_reason: &'static str,
     /// The longest packet that it took when it was opened, in bytes.
     pub mtu_bytes: u32,

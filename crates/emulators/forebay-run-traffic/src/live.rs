@@ -30,10 +30,15 @@ pub(crate) fn send(
     plan: &TrafficPlan,
     interface: &str,
     pace: Pace,
-    send_by: SendBy,
+    asked: Option<SendBy>,
     host: &Host,
 ) -> Result<Record<TrafficSummary>, TrafficError> {
+    let send_by = asked.unwrap_or_default();
     let port = SendPort::open(interface)?;
+    if send_by == SendBy::Ring && port.interface().is_loopback {
+        let interface = interface.to_owned();
+        return Err(TrafficError::RingOfLoopback { interface });
+    }
     let mtu_bytes = port.mtu_bytes().map_err(RunError::from)?;
     let ip_bytes_max = ip_bytes_max(mtu_bytes, plan.snap_bytes)?;
     let frame_bytes_max = ip_bytes_max.max(HEADERS_BYTES) + ETHERNET_HEADER_BYTES;
@@ -62,7 +67,10 @@ pub(crate) fn send(
     let interface = InterfaceSummary {
         name: interface.to_owned(),
         sent_by: send_by,
-        sent_by_reason: send_by.reason(),
+        sent_by_reason: match asked {
+            Some(_) => "it was asked for",
+            None => "the default",
+        },
         mtu_bytes,
         shortened_packets: 0,
         shortened_octets: 0,

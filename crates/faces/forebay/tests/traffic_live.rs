@@ -205,6 +205,11 @@ fn sent_is_counted_and_recorded(by: By) {
     let (json, truth) = generator.end(0);
     let ended_ns = realtime_ns();
     assert_eq!(json["interface"]["sent_by"], by.name(), "{json}");
+    let reason = match by {
+        By::Sendmmsg => "the default",
+        By::Ring => "it was asked for",
+    };
+    assert_eq!(json["interface"]["sent_by_reason"], reason, "{json}");
     assert_eq!(
         (&json["packets"], packets(&truth)),
         (&20_000.into(), 20_000)
@@ -384,6 +389,32 @@ fn refused_is_named(by: By) {
     assert!(json["failed"].as_str().unwrap().contains("near"), "{json}");
     assert_eq!(json["packets"], packets(&truth));
     assert!(rig::dropped_in_all(&json, "interface.interface_gone") > 0);
+}
+
+#[test]
+fn a_ring_is_refused_on_loopback_with_the_other_way() {
+    if !is_inside("a_ring_is_refused_on_loopback_with_the_other_way") {
+        return;
+    }
+    sh("ip link set lo up");
+    let run = |how| {
+        let mut command = forebay();
+        command.args(["emulate", "traffic", "--profile", "nix-like-night"]);
+        command.args(["--packets", "2k", "--rate", "20k", "--interface", "lo"]);
+        start(command.args(["--format", "json", "--send-by", how])).end()
+    };
+    let ended = run("ring");
+    assert_eq!(ended.code(), Some(2), "{}", ended.stderr);
+    let names_both = ended.stderr.contains("lo is loopback");
+    assert!(
+        names_both && ended.stderr.contains("--send-by sendmmsg"),
+        "{}",
+        ended.stderr
+    );
+    // What it names is possible, and was asked for.
+    let json = run("sendmmsg").json_of(0);
+    assert_eq!(json["packets"], 2_000, "{json}");
+    assert_eq!(json["interface"]["sent_by_reason"], "it was asked for");
 }
 
 #[test]

@@ -51,15 +51,9 @@ pub(super) struct TrafficArgs {
     /// The time of the profile on the interface, so much faster: 0.01 is a hundredth of its rate.
     #[arg(long, value_name = "FACTOR", requires = "interface", conflicts_with = "rate", value_parser = speed)]
     speed: Option<f64>,
-    /// How packets for the interface come to the kernel: by sendmmsg, or through a ring in shared memory (PACKET_TX_RING), which spares a copy where a card reads its frames in place and costs one on a virtual cable. The books say the same either way.
-    #[arg(
-        long,
-        value_enum,
-        value_name = "HOW",
-        default_value_t,
-        requires = "interface"
-    )]
-    send_by: SendByArg,
+    /// How packets for the interface come to the kernel (default: sendmmsg): by sendmmsg, which copies them, or through a ring in shared memory (PACKET_TX_RING), into which this program copies them; on a virtual cable the kernel copies those again. The books say the same either way. A ring is not for loopback, nor for drivers that give its places back before a packet is sent (virtio_net without napi_tx, hip04).
+    #[arg(long, value_enum, value_name = "HOW", requires = "interface")]
+    send_by: Option<SendByArg>,
     /// Writes the rows of the profile instead, in FlowTest's form. That has no place for trains: of a written profile --timing uniform makes the same packets again, and trains have a gap of their own.
     #[arg(long, value_name = "FILE.csv", conflicts_with_all = ["pcap", "truth", "out"])]
     write_profile: Option<PathBuf>,
@@ -99,10 +93,9 @@ enum TimingArg {
 }
 
 /// How packets come to the kernel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum SendByArg {
-    /// By calls that name 64 of them at most.
-    #[default]
+    /// In calls of up to 64 packets.
     Sendmmsg,
     /// Through memory that is shared with it.
     Ring,
@@ -146,10 +139,10 @@ fn target(args: &TrafficArgs) -> Result<Target> {
         let pace = args
             .rate
             .map_or(speed, |packet_rate_hz| Pace::Rate { packet_rate_hz });
-        let send_by = match args.send_by {
+        let send_by = args.send_by.map(|how| match how {
             SendByArg::Sendmmsg => SendBy::Sendmmsg,
             SendByArg::Ring => SendBy::Ring,
-        };
+        });
         return Ok(Target::Interface {
             name,
             pace,
