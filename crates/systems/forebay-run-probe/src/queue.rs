@@ -285,6 +285,19 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_is_handed_over_when_it_is_full_and_not_before() {
+        let queue = Queue::new(1, BATCH);
+        let mut outlet = Outlet::new(&queue, 0);
+        let is_full: Vec<_> = (1..=BATCH).map(|_| outlet.push(row(1))).collect();
+        let mut right = [false; BATCH];
+        right[BATCH - 1] = true;
+        assert_eq!(is_full, right);
+        outlet.hand_over(|| false);
+        assert_eq!(outlet.given.flows, BATCH as u64);
+        assert!(!outlet.push(row(1)));
+    }
+
+    #[test]
     fn what_lanes_ignored_is_told_for_all_of_them() {
         let queue = Queue::new(3, 2);
         for (lane, packets) in [(0, 3), (2, 40)] {

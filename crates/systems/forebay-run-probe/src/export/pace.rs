@@ -116,4 +116,21 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn a_pace_that_rose_stays_until_all_are_gone_and_then_falls() {
+        let mut pace = Pace::new();
+        // How long 1000 records take, in ns.
+        let mut took_ns = |waiting, now_ns| {
+            pace.load(waiting);
+            pace.went(now_ns, 1_000);
+            pace.next_ns() - (now_ns - SLACK_NS)
+        };
+        let taken = [100_000, 1, 0, 1].iter().zip(1_u64..);
+        let taken: Vec<_> = taken
+            .map(|(waiting, second)| took_ns(*waiting, second * SECOND_NS))
+            .collect();
+        // At 200 000 records in a second, and at 20 000.
+        assert_eq!(taken, [5_000_000, 5_000_000, 50_000_000, 50_000_000]);
+    }
 }

@@ -270,4 +270,47 @@ mod tests {
         take(&mut tap, Some(u32::MAX));
         assert_eq!(tap.came, bulk(2, 37));
     }
+
+    /// How many packets of so many bytes each are taken until they are to be handed over.
+    fn taken_until_full(frame_bytes: usize) -> u64 {
+        let (lane, (to, _from)) = (Lane::default(), mpsc::sync_channel(1));
+        let mut tap = Tap::new((0, &lane), to, false);
+        let mut bytes = DATAGRAM.to_vec();
+        bytes.resize(frame_bytes, 0);
+        let frame = Frame {
+            time_ns: 5,
+            link: Some(LinkType::RawIp),
+            bytes: &bytes,
+            wire_bytes: 90,
+        };
+        let mut decoder = Decoder::new(&DecodeConfig::default()).unwrap();
+        let packet = decoder.handle_frame(&frame).unwrap();
+        let verdict = Verdict {
+            passes: true,
+            rule: None,
+            export_bytes: None,
+            frame_bytes,
+        };
+        while !tap.take(&frame, &packet, &verdict) {}
+        tap.came.packets
+    }
+
+    #[test]
+    fn packets_go_when_their_bytes_or_their_number_are_enough() {
+        assert_eq!([1 << 10, 1 << 15, 30].map(taken_until_full), [64, 2, 1_024]);
+    }
+
+    #[test]
+    fn a_lane_that_is_closed_has_what_was_put_into_it_and_then_an_end() {
+        let (lane, (to, from)) = (Lane::default(), mpsc::sync_channel(1));
+        let mut tap = Tap::new((4, &lane), to, false);
+        take(&mut tap, None);
+        tap.hand_over(|| false);
+        tap.close();
+        assert_eq!(from.try_recv().map(|(place, _)| place), Ok(4));
+        assert_eq!(
+            from.try_recv().err(),
+            Some(mpsc::TryRecvError::Disconnected)
+        );
+    }
 }
