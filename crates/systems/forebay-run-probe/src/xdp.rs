@@ -207,6 +207,8 @@ fn config(ring_bytes: u64) -> PortConfig {
 
 #[cfg(test)]
 mod tests {
+    use forebay_testing::wire;
+
     use super::*;
 
     #[test]
@@ -255,5 +257,34 @@ mod tests {
             let (_, tail) = told.split_once("; ").unwrap();
             assert!(tail.contains(remedy), "{told}");
         }
+    }
+
+    #[test]
+    fn an_interface_is_this_hosts_by_an_address_that_others_reach() {
+        if !wire::is_inside(
+            "xdp::tests::an_interface_is_this_hosts_by_an_address_that_others_reach",
+        ) {
+            return;
+        }
+        let of = |interface| address_of(interface).unwrap();
+        let at_near = |name: &str, address: [u8; 4]| Some((name.to_owned(), address.into()));
+        wire::sh("ip link set lo up; ip link add near type veth peer name far");
+        assert_eq!(
+            (of("near"), of("lo")),
+            (None, at_near("lo", [127, 0, 0, 1]))
+        );
+        // Of IPv6, one of the link alone is for nobody's packets but its own.
+        wire::sh(
+            "f=/proc/sys/net/ipv6/conf/near/disable_ipv6; [ ! -e $f ] || echo 0 > $f; ip address add fe80::9/64 dev near",
+        );
+        assert_eq!(of("near"), None);
+        wire::sh("ip address add fd00::9/64 dev near");
+        let address = "fd00::9".parse().unwrap();
+        assert_eq!(of("near"), Some(("near".to_owned(), address)));
+        wire::sh("ip address flush dev near; ip address add 10.0.0.1/24 dev near label near:1");
+        assert_eq!(
+            (of("near"), of("far")),
+            (at_near("near:1", [10, 0, 0, 1]), None)
+        );
     }
 }

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::path::Path;
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use forebay_ledger::Leak;
 use forebay_run::{Host, Stop, System, Urgency};
 use forebay_run_probe::config::{OffloadChoice, ProbeSettings};
 use forebay_run_probe::{ProbePlan, ProbeRecord};
-use forebay_testing::wire::is_at_wire;
+use forebay_testing::wire::{is_at_wire, is_inside, sh};
 
 const FLOWS: usize = 8;
 const ROUNDS: usize = 100;
@@ -53,13 +54,24 @@ fn sums(jsonl: &Path) -> Sums {
     sums
 }
 
-/// What a probe of two threads says of what was sent; nothing where the kernel takes no program of this process.
-fn probed(offload: OffloadChoice) -> Option<ProbeRecord> {
+/// What a probe of two threads at `far` says of what was sent; nothing where the kernel takes no program of this process.
+fn probed(offload: OffloadChoice, send: impl FnOnce() -> Sums) -> Option<ProbeRecord> {
+    let (record, found, sent) = probed_at("far", offload, send)?;
+    assert_eq!(found, sent);
+    Some(record)
+}
+
+/// What a probe at an interface says, what its records have, and what was sent meanwhile.
+fn probed_at(
+    interface: &str,
+    offload: OffloadChoice,
+    send: impl FnOnce() -> Sums,
+) -> Option<(ProbeRecord, Sums, Sums)> {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
     let jsonl = folder.path().join("flows.jsonl");
     let settings = ProbeSettings {
-        interface: Some("far".into()),
+        interface: Some(interface.into()),
         queues: 2,
         offload,
         offload_after_packets: 5,
@@ -86,8 +98,7 @@ fn probed(offload: OffloadChoice) -> Option<ProbeRecord> {
     let sent = send();
     stop.order(Urgency::Drain);
     let record = probe.join().unwrap().unwrap();
-    assert_eq!(sums(&jsonl), sent);
-    Some(record)
+    Some((record, sums(&jsonl), sent))
 }
 
 #[track_caller]
@@ -96,7 +107,7 @@ fn assert_counted(record: &ProbeRecord, kind: &str) {
     let all = (FLOWS * ROUNDS) as u64;
     let said = &record.summary;
     let offload = said.offload.as_ref().unwrap();
-    assert!(offload.kind.starts_with(kind), "{}", offload.kind);
+    assert_eq!((offload.kind, offload.is_taken_off), (kind, false));
     assert_eq!(
         [offload.frames, said.packets_in, said.packets_exported],
         [all; 3]
@@ -112,17 +123,63 @@ fn assert_counted(record: &ProbeRecord, kind: &str) {
 #[test]
 fn by_a_program_on_the_interface() {
     if is_at_wire("by_a_program_on_the_interface")
-        && let Some(record) = probed(OffloadChoice::Xdp)
+        && let Some(record) = probed(OffloadChoice::Xdp, send)
     {
-        assert_counted(&record, "xdp");
+        // A virtual wire has its own place for a program.
+        assert_counted(&record, "xdp, in the driver");
     }
 }
 
 #[test]
 fn by_a_program_at_the_sockets() {
     if is_at_wire("by_a_program_at_the_sockets")
-        && let Some(record) = probed(OffloadChoice::Filter)
+        && let Some(record) = probed(OffloadChoice::Filter, send)
     {
-        assert_counted(&record, "filter");
+        assert_counted(&record, "filter, at the sockets");
+    }
+}
+
+/// The number of the program that is on `far`.
+fn program_at_far() -> u32 {
+    let mut ip = Command::new("ip");
+    let shown = ip.args(["-d", "link", "show", "far"]).output().unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    let (_, number) = shown.split_once("prog/xdp id ").unwrap();
+    number.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_program_that_was_taken_off_is_told_and_loses_nothing() {
+    if !is_at_wire("a_program_that_was_taken_off_is_told_and_loses_nothing") {
+        return;
+    }
+    let taken_off_between = || {
+        let mut sent = send();
+        assert!(forebay_xdp::take_off_program(program_at_far()).unwrap());
+        sent.extend(send());
+        sent
+    };
+    let Some(record) = probed(OffloadChoice::Xdp, taken_off_between) else {
+        return;
+    };
+    assert!(record.is_closed());
+    let offload = record.summary.offload.as_ref().unwrap();
+    assert!(offload.is_taken_off);
+    assert_eq!(offload.frames, (FLOWS * ROUNDS) as u64);
+    let all = record.summary.packets_exported;
+    assert!(offload.frames < all, "{} of {all}", offload.frames);
+}
+
+/// A driver that has no place for a program: that of the loopback interface, which has no address here.
+#[test]
+fn a_program_behind_a_driver_is_called_so() {
+    if !is_inside("a_program_behind_a_driver_is_called_so") {
+        return;
+    }
+    sh("ip link set lo up; ip address flush dev lo");
+    let probed = probed_at("lo", OffloadChoice::Xdp, Sums::new);
+    if let Some((record, ..)) = probed {
+        let offload = record.summary.offload.as_ref().unwrap();
+        assert_eq!(offload.kind, "xdp, behind the driver");
     }
 }
