@@ -9,6 +9,7 @@
  *   under the lock. It is put into the map and taken out only while its state is GONE: a frame that has found it before sees that, and lets the frame go up.
  * - A frame that may be the first of another record (SYN, FIN, RST, a time-out) closes the entry, and goes up. What was counted stays in the entry until user space takes it:
  *   an export that is lost loses nothing.
+ * - A flow that has reached the limit is told of once: it is told of again when it was collected and has reached the limit anew. An export without room is tried again.
  * - What is not certain goes up. That is always right.
  */
 #include "connections.bpf.h"
@@ -281,7 +282,7 @@ INLINE u32 of_flow(const struct settings *set, struct counters *counted, const s
             if (publish) {
                 fill_export(export, entry, now, publish);
                 if (publish == LIMIT)
-                    entry->export_at = entry->frames[0] + entry->frames[1] + set->limit;
+                    entry->export_at = ~0ull;
                 else
                     entry->published = 1;
             }

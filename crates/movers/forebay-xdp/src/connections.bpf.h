@@ -69,7 +69,7 @@ struct entry {
     u64 last_ns;
     u64 heard_ns; /* of all */
     u64 active_due_ns;
-    u64 export_at; /* frames */
+    u64 export_at; /* frames; none while it was told and was not collected yet */
     u8 tcp_flags[2];
     u8 state;
     u8 reason; /* it is closed if there is one */
@@ -83,7 +83,7 @@ struct settings {
     u64 held; /* flows in the map */
     u64 capacity;
     u64 idle_ns;
-    u64 limit; /* frames from one export to the next; 0 without */
+    u64 limit; /* frames from when the entry was made or collected to an export; 0 without */
     u64 clock_offset_ns;
     u64 clock_held_ns; /* the time, if it is not 0 */
     u32 trim_bytes; /* 0: the end of the header of TCP or UDP */

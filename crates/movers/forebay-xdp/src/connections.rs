@@ -43,7 +43,7 @@ pub enum Reason {
     Active = 2,
     /// No frame had come for the idle time-out: the entry is closed.
     Idle = 3,
-    /// It has counted as many frames as [`Config::export_limit_frames`] since the last export; it goes on.
+    /// It has counted as many frames as [`Config::export_limit_frames`] since it was taken in or collected; it goes on, and is told of again after [`Connections::collect`].
     Limit = 4,
     /// Other CPUs had the entry for so long that a frame went by: the entry is closed, and the flow goes on. In a socket filter alone, which may not wait.
     Contended = 5,
@@ -73,12 +73,18 @@ impl Reason {
     /// What it says, in a sentence.
     pub const fn help(self) -> &'static str {
         match self {
-            Self::TcpEof => "Flows that were told of: a segment with SYN, FIN or RST went up",
-            Self::Active => "Flows that were told of: their active time-out was over",
-            Self::Idle => "Flows that were told of: no frame had come for the idle time-out",
-            Self::Limit => "Flows that were told of: so many frames were counted as were asked for",
+            Self::TcpEof => {
+                "Times that the table told of a flow: a segment with SYN, FIN or RST went up"
+            }
+            Self::Active => "Times that the table told of a flow: its active time-out was over",
+            Self::Idle => {
+                "Times that the table told of a flow: no frame had come for the idle time-out"
+            }
+            Self::Limit => {
+                "Times that the table told of a flow: it had counted N packets since it was lent or last collected (--offload-limit)"
+            }
             Self::Contended => {
-                "Flows that were told of: other CPUs had the entry, and a frame went by"
+                "Times that the table told of a flow: other CPUs had the entry, and a frame went by"
             }
         }
     }
@@ -125,10 +131,10 @@ pub struct Entry {
     pub closed: Option<Reason>,
 }
 
-/// An entry that is to be taken, or that tells how far it is. What it has counted stays in the table until [`Connections::remove`].
+/// An entry that is to be taken, or that tells how far it is. What it has counted stays in the table until [`Connections::remove`] or [`Connections::collect`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Export {
-    /// What it had counted then.
+    /// What it had counted then, since it was taken in or collected.
     pub entry: Entry,
     /// The reason.
     pub reason: Reason,
@@ -303,7 +309,7 @@ pub struct Config {
     pub flows: u32,
     /// A flow without a frame for so long is closed, ns, at least 1. Default 30 s, as the flow table's.
     pub idle_timeout_ns: u64,
-    /// Frames of a flow from one export to the next, to be told how far it is; 0 for never. Default 0.
+    /// Frames of a flow, since it was taken in or collected, after which an export tells how far it is, once until it is collected; 0 for never. Default 0.
     pub export_limit_frames: u64,
     /// Frames of flows in [`State::Trim`] keep so many bytes, at least their headers. Default 0.
     pub trim_bytes: u32,
@@ -379,7 +385,7 @@ pub trait Connections {
     /// The kernel refuses the call.
     fn remove(&mut self, key: &Key) -> Result<Option<Entry>, XdpError>;
 
-    /// Takes what was counted of a flow until now, and counts it anew: it stays in the table as it is. None if it is not there.
+    /// Takes what was counted of a flow until now, and counts it anew: it stays in the table as it is, and is told of when it has reached the limit again. None if it is not there.
     ///
     /// # Errors
     /// The kernel refuses the call.

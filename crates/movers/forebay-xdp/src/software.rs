@@ -22,6 +22,7 @@ const HEAD_BYTES: usize = 8;
 struct Flow {
     entry: Entry,
     seed: Seed,
+    /// Frames; none while it was told and was not collected yet.
     export_at: u64,
     published: bool,
 }
@@ -203,7 +204,7 @@ impl Software {
                 now_ns,
             });
             if reason == Reason::Limit {
-                flow.export_at = flow.frames() + self.config.export_limit_frames;
+                flow.export_at = u64::MAX;
             } else {
                 flow.published = true;
             }

@@ -332,15 +332,56 @@ fn an_entry_tells_how_far_it_is() {
     on_all(config, |table| {
         let made = Made::new();
         table.insert(&made.key(), State::Stat, &SEED).unwrap();
-        for frame in 1..=7 {
-            assert_eq!(table.frame(&made.frame(), T + frame).0, Verdict::Drop);
+        let tell = |table: &mut dyn Table, frames| {
+            for frame in frames {
+                assert_eq!(table.frame(&made.frame(), T + frame).0, Verdict::Drop);
+            }
+            let told = exports(table).into_iter();
+            told.map(|export| (export.reason, export.entry.frames[0], export.entry.closed))
+                .collect::<Vec<_>>()
+        };
+        // Once, however much is counted until it is collected.
+        assert_eq!(tell(table, 1..=10), [(Reason::Limit, 3, None)]);
+        assert_eq!(tell(table, 11..=20), []);
+        let collected = table.collect(&made.key()).unwrap().unwrap();
+        assert_eq!(collected.frames, [20, 0]);
+        assert_eq!(tell(table, 21..=22), []);
+        assert_eq!(tell(table, 23..=30), [(Reason::Limit, 3, None)]);
+        assert_eq!(table.remove(&made.key()).unwrap().unwrap().frames, [10, 0]);
+    });
+}
+
+#[test]
+fn how_far_an_entry_is_is_told_later_if_there_was_no_room() {
+    let config = Config {
+        export_limit_frames: 1,
+        ring_bytes: [4096, 4096],
+        ..Config::default()
+    };
+    on_all(config, |table| {
+        let made = |port| Made {
+            ports: [port, 443],
+            ..Made::new()
+        };
+        for port in 0..37 {
+            table.insert(&made(port).key(), State::Stat, &SEED).unwrap();
+            table.frame(&made(port).frame(), T + 1);
         }
-        let told: Vec<_> = exports(table)
-            .iter()
-            .map(|export| (export.reason, export.entry.frames[0], export.entry.closed))
-            .collect();
-        assert_eq!(told, [(Reason::Limit, 3, None), (Reason::Limit, 6, None)]);
-        assert_eq!(table.remove(&made.key()).unwrap().unwrap().frames, [7, 0]);
+        // 36 records of 112 bytes fit.
+        assert_eq!(counts(table).exports_deferred, 1);
+        assert_eq!(exports(table).len(), 36);
+        for (time_ns, told) in [(T + 2, 1), (T + 3, 0)] {
+            table.frame(&made(36).frame(), time_ns);
+            let late = exports(table);
+            assert_eq!(late.len(), told);
+            for export in late {
+                assert_eq!(
+                    (export.reason, export.entry.frames),
+                    (Reason::Limit, [2, 0])
+                );
+            }
+        }
+        assert_eq!(counts(table).exports_deferred, 1);
     });
 }
 
