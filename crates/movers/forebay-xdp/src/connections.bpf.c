@@ -10,6 +10,7 @@
  * - A frame that may be the first of another record (SYN, FIN, RST, a time-out) closes the entry, and goes up. What was counted stays in the entry until user space takes it:
  *   an export that is lost loses nothing.
  * - A flow that has reached the limit is told of once: it is told of again when it was collected and has reached the limit anew. An export without room is tried again.
+ * - A frame is in COUNTED before it can be taken out of its entry: what was counted is never less than what was removed.
  * - What is not certain goes up. That is always right.
  */
 #include "connections.bpf.h"
@@ -250,7 +251,7 @@ INLINE void fill_metadata(struct metadata *said, const struct packet *packet, u6
     said->unused[0] = said->unused[1] = 0;
 }
 
-/* Which term a frame of a flow is of. Room for what may have to be told is taken before the lock, which no call may be made under. */
+/* Which term a frame of a flow is of; COUNTED is added here. Room for what may have to be told is taken before the lock, which no call may be made under. */
 INLINE u32 of_flow(const struct settings *set, struct counters *counted, const struct packet *packet) {
     u32 slot = 0;
     struct entry *entry = find(&packet->key, &slot);
@@ -274,6 +275,8 @@ INLINE u32 of_flow(const struct settings *set, struct counters *counted, const s
             if (entry->reason == OPEN)
                 entry->reason = closing(entry, set, now, packet->tcp_flags);
             term = entry->reason == OPEN ? by_state(entry, packet, now, said != NULL) : CLOSED;
+            if (term == COUNTED)
+                add(counted, COUNTED, packet->octets);
             publish = publishable(entry);
             if (publish && !export) {
                 deferred = 1;
@@ -317,7 +320,8 @@ INLINE u32 judge(const struct look *look, struct counters *counted, const struct
     add(counted, SEEN, packet->octets);
     if (term == 0)
         term = of_flow(set, counted, packet);
-    add(counted, term, packet->octets);
+    if (term != COUNTED)
+        add(counted, term, packet->octets);
     return term;
 }
 
