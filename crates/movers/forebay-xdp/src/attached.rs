@@ -39,10 +39,11 @@ impl Attached {
 }
 
 /// Takes a program off its interface, by its number (`ip -d link show` tells it), whichever process put it there; false if no link has it. This is what an administrator may do: needs
-/// `CAP_SYS_ADMIN`. A program without a link stays.
+/// `CAP_SYS_ADMIN`. A program without a link stays. It is there for tests, which have a probe lose its program: nothing of the product calls it.
 ///
 /// # Errors
 /// The kernel refuses the call.
+#[doc(hidden)]
 pub fn take_off_program(number: u32) -> Result<bool, XdpError> {
     match Link::of_program(number)? {
         Some(link) => link.detach().map(|()| true),
