@@ -115,7 +115,12 @@ fn counts_come_up_after_so_many_packets_and_their_flow_stays_below() {
     let (alone, off) = records(&pcap, &[]);
     let software = ["--offload", "software"];
     let (_, never) = records(&pcap, &software);
-    assert_eq!(never["offload"]["exports"]["limit"], 0, "{never}");
+    for none in [
+        &never["offload"]["exports"]["limit"],
+        &never["offload"]["collected"],
+    ] {
+        assert_eq!(*none, 0, "{never}");
+    }
     for (limit, said) in [(1, "1"), (100, "100")] {
         let limited = [&software[..], &["--offload-limit", said]].concat();
         let (lending, on) = records(&pcap, &limited);
@@ -124,6 +129,9 @@ fn counts_come_up_after_so_many_packets_and_their_flow_stays_below() {
         let exports = on["offload"]["exports"]["limit"].as_u64().unwrap();
         let counted = on["offload"]["frames_counted"].as_u64().unwrap();
         assert!(0 < exports && exports * limit <= counted, "{on}");
+        // Each telling has one collect at most: a flow may have ended meanwhile.
+        let collected = on["offload"]["collected"].as_u64().unwrap();
+        assert!((1..=exports).contains(&collected), "{on}");
         for same in ["frames_counted", "flows_lent"] {
             assert_eq!(on["offload"][same], never["offload"][same], "{on}");
         }
@@ -295,18 +303,27 @@ fn counts_come_up_from_the_kernel_while_their_flow_stays_below() {
     }
     let folder = TempDir::new().unwrap();
     let out = folder.path().join("out");
-    let Some(run) = with_program(&out, "", &["--offload-limit", "50"]) else {
+    let args = ["--offload-limit", "50", "--idle-timeout", "60s"];
+    let Some(run) = with_program(&out, "", &args) else {
         return;
     };
     let sent = send_until_counted(&out, 5_000);
+    let records = |told: &Value| rig::account_items(told, ("records", "flows"), "incoming");
     // While the run goes on, and no flow has ended.
     wait_for("counts that came up", || {
         let told = rig::audit_json(&out);
+        assert_eq!(records(&told), 0, "{told}");
         (rig::account_items(&told, ("offload", "packets"), "outgoing") > 0).then_some(())
     });
     assert!(signal("TERM", run.pid()));
     let json = run.end().json_of(0);
     assert_eq!(found(&out), sent);
+    assert!(records(&rig::audit_json(&out)) >= 20);
+    let collected = json["offload"]["collected"].as_u64();
+    assert!(
+        collected > Some(0) && collected <= json["offload"]["exports"]["limit"].as_u64(),
+        "{json}"
+    );
     assert!(
         json["offload"]["exports"]["limit"].as_u64() >= Some(20),
         "{json}"

@@ -88,14 +88,17 @@ pub struct OffloadSummary {
     pub flows_lent: u64,
     /// How often it had no room for a flow.
     pub flows_not_lent: u64,
+    /// How often what was counted of a flow came to the flow table while the flow stayed (`--offload-limit`).
+    pub collected: u64,
     /// Its program was taken off the interface before the end, by somebody else or with the interface: later packets came up.
     pub is_taken_off: bool,
-    /// How often it told of a flow, by the reason: a segment that may end it, a time-out, so many packets as were asked for, or an entry in use by other CPUs.
+    /// How often it told of a flow, by the reason: a segment that may end it, a time-out, N packets (`--offload-limit`), or an entry in use by other CPUs.
     pub exports: BTreeMap<&'static str, u64>,
 }
 
 impl OffloadSummary {
-    fn of((kind, seen): (&'static str, &[Seen])) -> Self {
+    /// What tables below have seen, from which flow tables collected so often.
+    fn of((kind, seen): (&'static str, &[Seen]), collected: u64) -> Self {
         let sum = |count: fn(&Seen) -> u64| seen.iter().map(count).sum();
         Self {
             kind,
@@ -104,6 +107,7 @@ impl OffloadSummary {
             frames_trimmed: sum(|seen| seen.counts.of(Term::Trimmed).frames),
             flows_lent: sum(|seen| seen.lent),
             flows_not_lent: sum(|seen| seen.refused),
+            collected,
             is_taken_off: seen.iter().any(|seen| seen.is_taken_off),
             exports: Reason::ALL
                 .iter()
@@ -194,7 +198,10 @@ impl ProbeSummary {
             octets_exported: of_least(|export| export.octets),
             packets_offloaded: sum(|one| one.flows.table.offloaded().packets),
             octets_offloaded: sum(|one| one.flows.table.offloaded().octets),
-            offload: offload.map(OffloadSummary::of),
+            offload: offload.map(|below| {
+                let collected = sum(|one| one.flows.table.offload_counts().collected);
+                OffloadSummary::of(below, collected)
+            }),
             residual_packets: envelope.books.residual_items,
             residual_octets: envelope.books.residual_bytes,
             packet_rate_hz: packets_in as f64 / envelope.duration_s.max(1e-9),

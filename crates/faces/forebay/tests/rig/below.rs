@@ -15,7 +15,7 @@ const HEADERS: u64 = 28;
 /// Packets and octets by the sender's port.
 pub(crate) type Sums = BTreeMap<u64, [u64; 2]>;
 
-/// A probe with the program of the kernel at `far`; none where there is no program.
+/// A probe with the program of the kernel at `far`, by default with an idle time-out of 5 s; none where there is no program.
 pub(crate) fn with_program(out: &Path, leak: &str, args: &[&str]) -> Option<Run> {
     let mut command = forebay();
     command.args([
@@ -27,14 +27,10 @@ pub(crate) fn with_program(out: &Path, leak: &str, args: &[&str]) -> Option<Run>
         "--format",
         "json",
     ]);
-    command.args([
-        "--offload",
-        "xdp",
-        "--offload-after",
-        "5",
-        "--idle-timeout",
-        "5s",
-    ]);
+    command.args(["--offload", "xdp", "--offload-after", "5"]);
+    if !args.contains(&"--idle-timeout") {
+        command.args(["--idle-timeout", "5s"]);
+    }
     command.args(args);
     command.arg("--export").arg(out.with_extension("jsonl"));
     if !leak.is_empty() {
