@@ -5,6 +5,7 @@
 
 mod lender;
 mod seen;
+mod trouble;
 
 use std::net::IpAddr;
 use std::os::fd::AsFd;
@@ -92,13 +93,6 @@ struct Shared {
 }
 
 impl Shared {
-    /// Whether the program is where it was put. Nothing is lent any more if it is not.
-    fn look_whether_there(&mut self) {
-        if let Kind::Xdp(table) = &self.kind {
-            self.is_taken_off |= !table.is_attached().unwrap_or(false);
-        }
-    }
-
     /// Reads at most so much of what the table has to say, for all threads that lend, and gives how much it was.
     fn read_exports(&mut self, most: usize) -> usize {
         let Self {
@@ -402,26 +396,6 @@ impl Below {
             Kind::Filter(_) => "filter, at the sockets",
             Kind::Software(_) => "software",
         }
-    }
-
-    /// What is wrong with it, if anything is.
-    pub(crate) fn trouble(&self) -> Option<String> {
-        let shared = self.shared();
-        if let Some(error) = &shared.failed {
-            return Some(format!("the table below user space: {error}"));
-        }
-        if shared.has_others {
-            return Some("--offload software reads Ethernet alone: what comes on another link is not counted in front of the flow table".to_owned());
-        }
-        let Kind::Xdp(table) = &shared.kind else {
-            return None;
-        };
-        shared.is_taken_off.then(|| {
-            format!(
-                "{} has no longer the XDP program of this probe, which somebody took off: all its packets come up again, and what was counted below is taken back; begin anew to have it there",
-                table.interface()
-            )
-        })
     }
 }
 

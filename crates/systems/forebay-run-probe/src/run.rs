@@ -222,7 +222,7 @@ fn not_started(error: std::io::Error) -> ProbeError {
 /// Shows that the run lives, until no thread has anything to say any more.
 fn watch(notes: &mpsc::Receiver<String>, books: &mut Books, tables: &[Below], host: &Host) {
     let mut told = String::new();
-    let mut trouble = None;
+    let mut trouble: Vec<String> = Vec::new();
     loop {
         match notes.recv_timeout(SHOW) {
             // Each thread says the same of the interface that they share.
@@ -237,10 +237,12 @@ fn watch(notes: &mpsc::Receiver<String>, books: &mut Books, tables: &[Below], ho
         books.heartbeat();
         let seen: Vec<_> = tables.iter().map(Below::look).collect();
         books.show_below(&seen);
-        let found = tables.iter().find_map(Below::trouble);
-        if found != trouble {
-            found.iter().for_each(|text| host.warn(text));
-            trouble = found;
+        for text in tables.iter().flat_map(Below::trouble) {
+            // Once, of each table the same.
+            if !trouble.contains(&text) {
+                host.warn(&text);
+                trouble.push(text);
+            }
         }
     }
 }
