@@ -262,6 +262,14 @@ fn what_no_offload_can_do_is_named() {
             ],
             "leave --offload-trim out",
         ),
+        (
+            &["--read", "-", "--offload-limit", "9"],
+            "--offload-limit is of flows that --offload has counted below",
+        ),
+        (
+            &["--read", "-", "--offload-trim", "on"],
+            "or leave --offload-trim out",
+        ),
         (&["--read", "-", "--offload", "xpd"], "xdp"),
     ] {
         let ended = start(forebay().arg("probe").args(args)).end();

@@ -112,9 +112,9 @@ settings! {
         /// A flow of which plugins want no more than headers, lengths and times, as pstats and bursts do, is lent, too, and its packets come up without what is behind their headers until nothing is wanted any more: with `offload = "filter"` or `"software"`.
         #[flag = "offload-trim"]
         offload_trim: bool = false,
-        /// Of a flow that is counted there, its counts come to the flow table after each so many packets, and it stays there.
+        /// Of a flow that is counted there: its counts come to the flow table after each N packets or more, of an interface at most ten times a second, and the flow stays there.
         #[flag = "offload-limit"]
-        offload_limit_packets: Option<u64> [1..=1_000_000_000_000] => "when it comes back",
+        offload_limit_packets: Option<u64> [1..=1_000_000_000_000] => "never: counts come when the flow comes back",
         /// Flows that there is room for there, about 200 bytes each; others stay with the flow table.
         #[flag = "offload-flows"]
         offload_flows: u32 [1..=4_194_304] = 16_384,

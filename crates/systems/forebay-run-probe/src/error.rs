@@ -120,6 +120,11 @@ pub enum ProbeError {
         "--offload counts both directions of a flow; leave --uniflow out, or give --offload off"
     )]
     OneWay,
+    /// Nothing is lent, and so nothing of it can be asked for.
+    #[error(
+        "{0} is of flows that --offload has counted below; give --offload software, filter or xdp, or leave {0} out"
+    )]
+    NothingLent(&'static str),
     /// A card may take tags off before the program of the kernel sees a frame.
     #[error(
         "--offload xdp does not see VLAN tags that a card has taken off; give --offload filter, or leave --vlan-in-key out"

@@ -145,6 +145,12 @@ pub(crate) fn check(settings: &ProbeSettings) -> Result<(), ProbeError> {
     let mut rules = settings.filter.iter();
     let apart = rules.find(|rule| !rule.0.treats_flows_alike());
     match settings.offload {
+        OffloadChoice::Off if settings.offload_limit_packets.is_some() => {
+            Err(ProbeError::NothingLent("--offload-limit"))
+        }
+        OffloadChoice::Off if settings.offload_trim => {
+            Err(ProbeError::NothingLent("--offload-trim"))
+        }
         OffloadChoice::Off => Ok(()),
         _ if settings.uniflow => Err(ProbeError::OneWay),
         _ if settings.export_packets.is_some() => Err(ProbeError::NotThere),

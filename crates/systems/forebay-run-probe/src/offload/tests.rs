@@ -178,7 +178,7 @@ fn what_an_offload_cannot_do_is_refused_and_nothing_else() {
     use OffloadChoice::{Filter, Off, Software, Xdp};
     type Change = fn(&mut ProbeSettings);
     type Wrong = fn(&ProbeError) -> bool;
-    let rows: [(Change, [bool; 4], Wrong); 7] = [
+    let rows: [(Change, [bool; 4], Wrong); 8] = [
         (|_| {}, [true; 4], |_| false),
         (
             |it| it.uniflow = true,
@@ -197,8 +197,18 @@ fn what_an_offload_cannot_do_is_refused_and_nothing_else() {
         ),
         (
             |it| it.offload_trim = true,
-            [true, true, true, false],
-            |error| matches!(error, ProbeError::NotCut),
+            [false, true, true, false],
+            |error| {
+                matches!(
+                    error,
+                    ProbeError::NotCut | ProbeError::NothingLent("--offload-trim")
+                )
+            },
+        ),
+        (
+            |it| it.offload_limit_packets = Some(9),
+            [false, true, true, true],
+            |error| matches!(error, ProbeError::NothingLent("--offload-limit")),
         ),
         (
             |it| it.vlan_in_key = true,
