@@ -5,7 +5,7 @@
 //! ```
 //!
 //! `ring`, of an interface: the kernel counts what came for a ring and what found no room, the reader what it handed to the decoder, and the heads of the blocks what is held; of AF_XDP the program that steers frames counts what came, and the kernel's socket what found no room. Its items are packets alone: the kernel counts no octets.
-//! `below`: where flows are counted below user space, frames that came to the table there and what became of them (those that a table at the sockets let go on by the kernel's count of each socket); `offload`: what the table has counted, and what came out of it with the flows that were taken back. What is held is counted anew from
+//! `below`: where flows are counted below user space, frames that came to the table there and what became of them (those that a table at the sockets let go on by the kernel's count of each socket); `offload`: what the table has counted, and what came out of it, with flows that were taken back or of those that stay (`--offload-limit`). What is held is counted anew from
 //! the flows in it at the end, and before by what it has given out itself.
 //! `packets`: the reader counts what the input had, with what it got from below, the decoder what it refuses, the reader what it did not hand on since the filter said so (`filtered`), and the receiver of the records what is in them; what is held is added up over the flows in the
 //! table at the end, and by what came and went before. Octets of a packet are what the decoder reads of it: that it reads them rightly is a matter of its tests. `filter`, where there are rules: what they discarded by the count of each of them, held against what was not handed on. `records`, in flows with their octets as all that follows: what the table

@@ -7,7 +7,7 @@ use crate::books::CaptureBook;
 use crate::flows::Flows;
 use crate::source::Capture;
 
-/// Frames after which the clock and the order to end are looked at.
+/// Frames after which the clock, the order to end and what the table below has to say are looked at.
 const LOOK_FRAMES: u32 = 2_048;
 /// Books are shown and records handed over so often, in ns.
 const LOOK_NS: u64 = 100_000_000;

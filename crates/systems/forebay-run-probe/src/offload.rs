@@ -58,9 +58,10 @@ impl Kind {
 struct Lane {
     /// What was taken out of the table.
     taken: Volume,
-    /// Flows that are closed below, and were not taken back yet.
+    /// Flows that are closed below, and were not taken back yet. Of these and of the next there are no more than the table has room for: of its own flows a thread gets one telling
+    /// each until it acts on it, and of others' it throws them away. One that finds no room comes back with its own time-out.
     closed: Vec<Key>,
-    /// Flows of which much was counted that was not collected yet.
+    /// Flows that have reached the limit and were not collected yet.
     ahead: Vec<Key>,
     /// It lends nothing any more.
     is_over: bool,
@@ -72,6 +73,8 @@ struct Lane {
 struct Shared {
     kind: Kind,
     lanes: Vec<Lane>,
+    /// Flows that the table takes.
+    room: usize,
     /// Of the table's clock, ns.
     offset_ns: i64,
     /// The latest counts that were read.
@@ -98,6 +101,7 @@ impl Shared {
         let Self {
             kind,
             lanes,
+            room,
             exports,
             ..
         } = self;
@@ -106,9 +110,12 @@ impl Shared {
                 exports[count] += 1;
             }
             for lane in lanes.iter_mut().filter(|lane| !lane.is_over) {
-                match export.reason {
-                    Reason::Limit => lane.ahead.push(export.entry.key),
-                    _ => lane.closed.push(export.entry.key),
+                let told = match export.reason {
+                    Reason::Limit => &mut lane.ahead,
+                    _ => &mut lane.closed,
+                };
+                if told.len() < *room {
+                    told.push(export.entry.key);
                 }
             }
         })
@@ -192,6 +199,7 @@ impl Below {
             Arc::new(Mutex::new(Shared {
                 kind,
                 lanes: (0..lanes).map(|_| Lane::default()).collect(),
+                room: config.flows as usize,
                 offset_ns,
                 counts: Counts::default(),
                 lent: 0,
@@ -313,7 +321,7 @@ impl Below {
         }
     }
 
-    /// Reads what the table has to say, and gives the flows that are closed in it, and those of which much was counted. Flows of other threads are among them.
+    /// Reads what the table has to say, and gives the flows that are closed in it, and those that have reached the limit. Flows of other threads are among them.
     pub(crate) fn told(&self) -> [Vec<FlowKey>; 2] {
         let mut shared = self.shared();
         shared.read_exports(EXPORTS_MAX);

@@ -69,9 +69,6 @@ impl Lower for Lender {
 impl Shared {
     /// What a thread got of an entry, which is in its books from now on.
     fn took(&mut self, lane: usize, entry: &Entry) -> Counted {
-        if self.leak.take("offload") {
-            return Counted::default();
-        }
         let counted = Counted {
             packets: entry.frames,
             octets: entry.octets,
@@ -79,6 +76,10 @@ impl Shared {
             first_ns: entry.first_ns,
             last_ns: entry.last_ns,
         };
+        // What has nothing cannot vanish.
+        if counted.volume().packets > 0 && self.leak.take("offload") {
+            return Counted::default();
+        }
         self.lanes[lane].taken += counted.volume();
         counted
     }

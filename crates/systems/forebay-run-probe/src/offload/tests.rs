@@ -1,4 +1,4 @@
-use forebay_flow::offload::{Answer, Loan, Lower};
+use forebay_flow::offload::{Answer, Counted, Loan, Lower};
 use forebay_ledger::Leak;
 
 use super::lender::key;
@@ -29,6 +29,19 @@ fn frame() -> ([u8; 44], FlowKey) {
     frame[14..].copy_from_slice(&crate::books::DATAGRAM);
     let flow = FlowKey::new([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 17);
     (frame, flow.with_ports(50_000, 50_001))
+}
+
+/// A segment of 10.0.0.1:50000 → 10.0.0.2:50001 with ACK, and its flow.
+fn tcp_frame() -> ([u8; 54], FlowKey) {
+    let (datagram, mut flow) = frame();
+    let mut frame = [0; 54];
+    frame[..38].copy_from_slice(&datagram[..38]);
+    // Octets, protocol, words of the header, flags.
+    for (at, byte) in [(17, 40), (23, 6), (46, 0x50), (47, 0x10)] {
+        frame[at] = byte;
+    }
+    flow.protocol = 6;
+    (frame, flow)
 }
 
 fn takes(below: &Below, bytes: &[u8], time_ns: u64) -> bool {
@@ -149,19 +162,126 @@ fn a_flow_that_is_lent_to_be_cut_goes_up_without_its_payload() {
     }
 }
 
+/// How often the table told of a flow, by the names of the reasons, where it did.
+fn told_of(below: &Below) -> Vec<(&'static str, u64)> {
+    let exports = below.look().exports;
+    let all = Reason::ALL.into_iter().zip(exports);
+    all.filter(|(_, times)| *times > 0)
+        .map(|(reason, times)| (reason.name(), times))
+        .collect()
+}
+
 #[test]
 fn a_flow_that_is_closed_or_ahead_is_told_to_the_thread() {
+    let settings = ProbeSettings {
+        offload: OffloadChoice::Software,
+        offload_limit_packets: Some(2),
+        ..ProbeSettings::default()
+    };
+    let tables = Below::open(&settings, 1, &Leak::off()).unwrap();
+    let below = &tables[0];
+    let mut lender = Lender(below.clone());
+    let (idle_frame, idle) = frame();
+    let (mut active_frame, mut active) = (idle_frame, idle);
+    (active_frame[35], active.source_port) = (0x51, 50_001);
+    let (tcp_frame, tcp) = tcp_frame();
+    for (flow, active_due_ns) in [(idle, u64::MAX), (active, 9), (tcp, u64::MAX)] {
+        let loan = Loan {
+            heard_ns: 1,
+            active_due_ns,
+        };
+        assert_eq!(lender.watch(&flow, &loan), Answer::Since(0));
+        assert!(lender.count(&flow, &loan));
+    }
+    assert!(takes(below, &idle_frame, 2));
+    assert_eq!(below.told(), [vec![], vec![]]);
+    // It has counted as many as it tells of, and then one more.
+    assert!(takes(below, &idle_frame, 3) && takes(below, &idle_frame, 4));
+    assert_eq!(below.told(), [vec![], vec![idle]]);
+    assert_eq!(below.told(), [vec![], vec![]]);
+    assert_eq!(told_of(below), [("limit", 1)]);
+    assert!(takes(below, &active_frame, 8) && !takes(below, &active_frame, 9));
+    assert_eq!(below.told(), [vec![active], vec![]]);
+    assert_eq!(told_of(below), [("active", 1), ("limit", 1)]);
+    // ACK, and FIN with it.
+    let mut fin = tcp_frame;
+    fin[47] |= 1;
+    assert!(takes(below, &tcp_frame, 10) && !takes(below, &fin, 11));
+    assert_eq!(below.told(), [vec![tcp], vec![]]);
+    assert!(!takes(below, &idle_frame, 100_000_000_000));
+    assert_eq!(below.told(), [vec![idle], vec![]]);
+    assert_eq!(below.told(), [vec![], vec![]]);
+    let all = [("tcp_eof", 1), ("active", 1), ("idle", 1), ("limit", 1)];
+    assert_eq!(told_of(below), all);
+}
+
+#[test]
+fn a_thread_that_does_not_look_keeps_no_more_flows_than_there_is_room_for() {
     let (tables, _) = counted_twice();
-    let (frame, flow) = frame();
-    // It has counted as many as it tells of.
-    assert_eq!(tables[0].told(), [vec![], vec![flow]]);
-    assert_eq!(tables[0].told(), [vec![], vec![]]);
-    // The idle time-out is over.
-    assert!(!takes(&tables[0], &frame, 100_000_000_000));
-    assert_eq!(tables[0].told(), [vec![flow], vec![]]);
-    assert_eq!(tables[0].told(), [vec![], vec![]]);
-    // As they stand in `Reason::ALL`.
-    assert_eq!(tables[0].look().exports, [0, 0, 1, 1, 0]);
+    let below = &tables[0];
+    below.shared().lanes.push(super::Lane::default());
+    let other = Below {
+        lane: 1,
+        ..below.clone()
+    };
+    let (bytes, flow) = frame();
+    for time_ns in [5, 7, 9] {
+        assert_eq!(below.told(), [vec![], vec![flow]]);
+        assert!(Lender(below.clone()).collect(&flow).is_some());
+        assert!(takes(below, &bytes, time_ns) && takes(below, &bytes, time_ns + 1));
+    }
+    assert_eq!(other.told(), [vec![], vec![flow]]);
+    assert_eq!(below.told(), [vec![], vec![flow]]);
+    assert_eq!(told_of(below), [("limit", 4)]);
+}
+
+#[test]
+fn a_flow_with_nothing_leaves_the_leak_for_one_with_something() {
+    let (tables, mut take) = counted_twice();
+    let (bytes, flow) = frame();
+    let two = Lender(tables[0].clone()).collect(&flow).unwrap().volume();
+    tables[0].shared().leak = "offload:1".parse().unwrap();
+    let none = Lender(tables[0].clone()).collect(&flow).unwrap();
+    assert_eq!(none.volume(), Volume::default());
+    assert!(tables[0].shared().leak.is_armed());
+    assert!(takes(&tables[0], &bytes, 5));
+    assert_eq!(
+        Lender(tables[0].clone()).collect(&flow),
+        Some(Counted::default())
+    );
+    assert!(!tables[0].shared().leak.is_armed());
+    // It is in nobody's books.
+    assert!(takes(&tables[0], &bytes, 3) && takes(&tables[0], &bytes, 4));
+    take();
+    assert_eq!(tables[0].end().taken, two + two);
+}
+
+#[test]
+fn a_refused_call_does_not_say_that_the_program_is_off_and_hides_nothing_else() {
+    let (tables, _) = counted_twice();
+    let below = &tables[0];
+    let refused = || Err(XdpError::EntryInUse { tries: 3 });
+    below.shared().hear_whether_there(Ok(true));
+    assert_eq!(below.trouble(), Vec::<String>::new());
+    below.shared().hear_whether_there(refused());
+    assert!(!below.look().is_taken_off);
+    let told = below.trouble();
+    assert!(
+        told.len() == 1 && told[0].contains("all of 3 tries"),
+        "{told:?}"
+    );
+    // Both are told.
+    below.shared().has_others = true;
+    let told = below.trouble();
+    assert!(
+        told.len() == 2 && told[1].contains("Ethernet alone"),
+        "{told:?}"
+    );
+    // It does not come back.
+    for is_there in [Ok(false), Ok(true), refused()] {
+        below.shared().hear_whether_there(is_there);
+        assert!(below.look().is_taken_off);
+    }
 }
 
 /// Settings of an interface with this offload.
