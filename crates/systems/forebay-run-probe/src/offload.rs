@@ -15,7 +15,8 @@ use forebay_flow::offload::{HeavyHitter, Packets as AfterPackets, Policy, Rate};
 use forebay_flow::{FlowKey, Frame, LinkType, Table, Volume};
 use forebay_ledger::Leak;
 use forebay_run::error::RunError;
-use forebay_sys::{addresses, clock, wait};
+use forebay_sys::clock::{self, ClockDifference};
+use forebay_sys::{addresses, wait};
 use forebay_xdp::{
     Config, Connections, Counts, Key, Mode, Offload, Programs, Reason, Software, Tally, Term,
     Verdict, XdpError,
@@ -344,15 +345,10 @@ impl Below {
     /// Sets the table's clock by that of the host, if that was set.
     pub(crate) fn keep_time(&self) {
         let found = clock::realtime_minus_monotonic_ns();
-        // Of a thread that had to wait for its turn between both readings nothing can be said.
-        if found.half_width_ns > CLOCK_STEP_NS / 2 {
-            return;
-        }
-        let offset_ns = found.offset_ns;
         let mut shared = self.shared();
-        if shared.offset_ns.abs_diff(offset_ns) <= CLOCK_STEP_NS {
+        let Some(offset_ns) = offset_to_set(shared.offset_ns, &found) else {
             return;
-        }
+        };
         let set = match &shared.kind {
             Kind::Xdp(table) => table.set_clock_offset(offset_ns.cast_unsigned()),
             Kind::Filter(table) => table.set_clock_offset(offset_ns.cast_unsigned()),
@@ -470,6 +466,13 @@ pub(crate) fn policy(settings: &ProbeSettings, seed: u64) -> Box<dyn Policy> {
 const HEAVY_ONE_OF: u32 = 1_000;
 /// … in a window of so many.
 const HEAVY_WINDOW_PACKETS: u32 = 1 << 17;
+
+/// What a clock that is off by `now_ns` is to be set to, if the host's was set. Of a reading in which the thread had to wait for its turn nothing can be said.
+fn offset_to_set(now_ns: i64, found: &ClockDifference) -> Option<i64> {
+    let is_certain = found.half_width_ns <= CLOCK_STEP_NS / 2;
+    let is_another = now_ns.abs_diff(found.offset_ns) > CLOCK_STEP_NS;
+    (is_certain && is_another).then_some(found.offset_ns)
+}
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -452,3 +452,18 @@ fn a_thread_that_has_left_is_told_of_no_flow() {
     assert!(!takes(&tables[0], &frame, 100_000_000_000));
     assert_eq!(tables[0].told(), [vec![], vec![]]);
 }
+
+#[test]
+fn a_clock_below_is_set_when_that_of_the_host_was_and_the_reading_is_certain() {
+    let found = |offset_ns, half_width_ns| ClockDifference {
+        offset_ns,
+        half_width_ns,
+    };
+    for step_ns in [1_000_001, -1_000_001, i64::MAX] {
+        assert_eq!(offset_to_set(0, &found(step_ns, 500_000)), Some(step_ns));
+        assert_eq!(offset_to_set(0, &found(step_ns, 500_001)), None);
+    }
+    for step_ns in [1_000_000, -1_000_000] {
+        assert_eq!(offset_to_set(7, &found(7 + step_ns, 0)), None);
+    }
+}
