@@ -83,6 +83,8 @@ pub struct Table {
     wheel: Wheel,
     started: Lists,
     clock_ns: u64,
+    /// Where packets alone, and ticks, have brought it: what is far ahead of it waits for a witness.
+    heard_ns: u64,
     ahead: Ahead,
     taken: Volume,
     exported: Volume,
@@ -113,6 +115,7 @@ impl Table {
             wheel: Wheel::new(places, config.idle_timeout_ns),
             started: Lists::new(2, places),
             clock_ns: 0,
+            heard_ns: 0,
             ahead: Ahead::default(),
             taken: Volume::default(),
             exported: Volume::default(),
@@ -215,18 +218,18 @@ impl Table {
     /// Hears of a packet that is not counted here, as it was filtered, or is counted below: time goes on, as far as it is believed.
     #[inline]
     pub fn hear(&mut self, time_ns: u64, watch: &mut impl Watch) {
-        let heard_ns = self.ahead.hear(self.clock_ns, self.idle_ns, time_ns);
+        self.heard_ns = self.ahead.hear(self.heard_ns, self.idle_ns, time_ns);
         self.counts.disbelieved = self.ahead.disbelieved;
-        self.advance(heard_ns);
+        self.advance(self.heard_ns);
         self.end_due(ENDS_PER_PACKET, watch);
     }
 
     /// What the clock will be behind a packet with this time, as far as that is believed, and not beyond the packet, ns. Where the input can wait, the table is asked
-    /// for what is over by then, one [`Self::poll_timeout`] after the other: time goes through a silence as it would with packets.
+    /// for what is over by then, one [`Self::poll_timeout`] after the other ([`Self::pass`]): time goes through a silence as it would with packets.
     #[inline]
     pub const fn believed_ns(&self, time_ns: u64) -> u64 {
         let mut ahead = self.ahead;
-        let believed_ns = ahead.hear(self.clock_ns, self.idle_ns, time_ns);
+        let believed_ns = ahead.hear(self.heard_ns, self.idle_ns, time_ns);
         if believed_ns < time_ns || time_ns < self.clock_ns {
             believed_ns
         } else {
@@ -243,8 +246,15 @@ impl Table {
 
     /// As [`Self::tick`], with a watch over each end.
     pub fn tick_watched(&mut self, now_ns: u64, watch: &mut impl Watch) {
-        self.advance(now_ns);
+        self.pass(now_ns, watch);
+        self.heard_ns = self.clock_ns;
         self.ahead.reach(self.clock_ns, self.idle_ns);
+    }
+
+    /// Goes through a time on the way to that which the next packet brings ([`Self::believed_ns`]), and hands on what has ended by it, a bounded number as of [`Self::tick`]. What is
+    /// believed of packets stays as it is without.
+    pub fn pass(&mut self, now_ns: u64, watch: &mut impl Watch) {
+        self.advance(now_ns);
         self.end_due(ENDS_PER_TICK, watch);
     }
 
@@ -277,7 +287,7 @@ impl Table {
     /// Ends all flows, as [`Self::end_all_watched`] does, and begins its time anew: a clock that was set back would end each flow with its first packet.
     pub fn set_back(&mut self, watch: &mut impl Watch) {
         self.end_all_watched(watch);
-        self.clock_ns = 0;
+        (self.clock_ns, self.heard_ns) = (0, 0);
         self.ahead.forget();
         if let Some(offload) = &mut self.offload {
             offload.paused_until_ns = 0;

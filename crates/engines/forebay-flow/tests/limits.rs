@@ -178,6 +178,35 @@ fn what_is_believed_of_a_packet_is_what_the_clock_then_says() {
 }
 
 #[test]
+fn what_is_believed_is_the_same_with_time_gone_through_before_packets() {
+    // In s, idle after 30: behind 946 come two that are far ahead, the nearer one second, and each gets a witness. On the way to 1,000 flows are over at 975 and 976, of which 1,000 is
+    // not far ahead.
+    let times_s = [100, 945, 946, 5_000, 1_000, 5_001, 5_002];
+    let run = |passes: bool| {
+        let mut table = Table::new(&Config::default()).unwrap();
+        let mut plugins = Plugins::new(&[], table.places());
+        let mut ends = Vec::new();
+        for (n, time_s) in times_s.into_iter().enumerate() {
+            let packet = packet(n as u32, ACK, time_s * SECOND_NS);
+            let mut ended =
+                |record: &FlowRecord, _| ends.push((record.start_ns, record.end_reason));
+            let until_ns = table.believed_ns(packet.time_ns);
+            let due = |table: &Table| table.poll_timeout().filter(|due_ns| *due_ns <= until_ns);
+            while let Some(due_ns) = due(&table).filter(|_| passes) {
+                table.pass(due_ns, &mut plugins.watch(&mut ended));
+            }
+            let mut record = |record: &FlowRecord| ends.push((record.start_ns, record.end_reason));
+            table.handle_packet(&packet, &mut record);
+        }
+        table.end_all(&mut |record| ends.push((record.start_ns, record.end_reason)));
+        ends.sort_by_key(|end| end.0);
+        (ends, table.clock_ns(), table.counts().disbelieved)
+    };
+    assert_eq!(run(true), run(false));
+    assert_eq!(run(true).2, 0);
+}
+
+#[test]
 fn a_full_table_takes_ten_times_as_many_flows() {
     for eviction in [Eviction::Oldest, Eviction::LineLru] {
         let config = Config {

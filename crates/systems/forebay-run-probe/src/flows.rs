@@ -232,13 +232,10 @@ impl<'a> Flows<'a> {
         {
             is_over = true;
             self.with_table(|table, _, plugins, mut ended| {
-                table.tick_watched(due_ns, &mut plugins.watch(&mut ended));
+                table.pass(due_ns, &mut plugins.watch(&mut ended));
             });
         }
         if is_over {
-            self.with_table(|table, _, plugins, mut ended| {
-                table.tick_watched(until_ns, &mut plugins.watch(&mut ended));
-            });
             self.hand_over();
         }
         self.pass_ns = until_ns.saturating_add(PASS_NS);
