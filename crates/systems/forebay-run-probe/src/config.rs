@@ -103,7 +103,7 @@ settings! {
         /// What counts the packets of heavy flows in place of the flow table: off, software, or a program of the kernel: xdp, which drops what it counts, for an interface at a tap or a mirror port, or filter, which keeps it from the probe alone, for a host that is reached through the interface.
         #[flag = "offload"]
         offload: OffloadChoice = OffloadChoice::Off,
-        /// Which flows are counted there, once no plugin wants their packets any more: packets, rate or heavy-hitter.
+        /// Which flows are counted there, once no plugin wants their packets any more (with offload_trim: their payload): packets, rate or heavy-hitter.
         #[flag = "offload-policy"]
         offload_policy: PolicyChoice = PolicyChoice::Packets,
         /// Of the policies packets and rate: packets that a flow has had first.
@@ -112,7 +112,7 @@ settings! {
         /// A flow of which plugins want no more than headers, lengths and times, as pstats and bursts do, is lent, too, and its packets come up without what is behind their headers until nothing is wanted any more: with `offload = "filter"` or `"software"`.
         #[flag = "offload-trim"]
         offload_trim: bool = false,
-        /// Of a flow that is counted there: its counts come to the flow table after each N packets or more, of an interface at most ten times a second, and the flow stays there.
+        /// Of a flow that is counted there: its counts come to the flow table once N packets or more were counted since the last time, on an interface at most ten times a second, and the flow stays there.
         #[flag = "offload-limit"]
         offload_limit_packets: Option<u64> [1..=1_000_000_000_000] => "never: counts come when the flow comes back",
         /// Flows that there is room for there, about 200 bytes each; others stay with the flow table.

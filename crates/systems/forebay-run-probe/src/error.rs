@@ -120,11 +120,16 @@ pub enum ProbeError {
         "--offload counts both directions of a flow; leave --uniflow out, or give --offload off"
     )]
     OneWay,
-    /// Nothing is lent, and so nothing of it can be asked for.
+    /// Nothing is counted below, and so no limit of it can be asked for.
     #[error(
-        "{0} is of flows that --offload has counted below; give --offload software, filter or xdp, or leave {0} out"
+        "--offload-limit is of flows that --offload has counted below; give --offload software, filter or xdp, or leave --offload-limit out"
     )]
-    NothingLent(&'static str),
+    NothingCounted,
+    /// Nothing is lent, and so nothing can be cut.
+    #[error(
+        "--offload-trim is nothing without --offload software or filter; give one of them, or leave --offload-trim out"
+    )]
+    NothingCut,
     /// A card may take tags off before the program of the kernel sees a frame.
     #[error(
         "--offload xdp does not see VLAN tags that a card has taken off; give --offload filter, or leave --vlan-in-key out"

@@ -7,6 +7,7 @@ mod lender;
 mod seen;
 mod trouble;
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -59,10 +60,10 @@ impl Kind {
 struct Lane {
     /// What was taken out of the table.
     taken: Volume,
-    /// Flows that are closed below, and were not taken back yet. Of these and of the next there are no more than the table has room for: of its own flows a thread gets one telling
-    /// each until it acts on it, and of others' it throws them away. One that finds no room comes back with its own time-out.
+    /// Flows that it lent and that are closed below, and were not taken back yet. Of these and of the next there are no more than the table has room for: of each flow one telling
+    /// comes until the thread acts on it.
     closed: Vec<Key>,
-    /// Flows that have reached the limit and were not collected yet.
+    /// Flows that it lent and that have reached the limit, and were not collected yet.
     ahead: Vec<Key>,
     /// It lends nothing any more.
     is_over: bool,
@@ -74,8 +75,8 @@ struct Lane {
 struct Shared {
     kind: Kind,
     lanes: Vec<Lane>,
-    /// Flows that the table takes.
-    room: usize,
+    /// The place of the thread that lent each flow.
+    lenders: HashMap<Key, usize>,
     /// Of the table's clock, ns.
     offset_ns: i64,
     /// The latest counts that were read.
@@ -91,18 +92,20 @@ struct Shared {
     has_others: bool,
     /// The program is no longer on its interface, though nothing here took it off: no frame comes to the table.
     is_taken_off: bool,
-    /// The first call that the kernel refused.
+    /// The first call that the kernel refused, but for looks whether the program is there.
     failed: Option<XdpError>,
+    /// The first of those looks that it refused.
+    unseen: Option<XdpError>,
     leak: Leak,
 }
 
 impl Shared {
-    /// Reads at most so much of what the table has to say, for all threads that lend, and gives how much it was.
+    /// Reads at most so much of what the table has to say, each for the thread that lent the flow, and gives how much it was.
     fn read_exports(&mut self, most: usize) -> usize {
         let Self {
             kind,
             lanes,
-            room,
+            lenders,
             exports,
             ..
         } = self;
@@ -110,15 +113,17 @@ impl Shared {
             if let Some(count) = Reason::ALL.iter().position(|one| *one == export.reason) {
                 exports[count] += 1;
             }
-            for lane in lanes.iter_mut().filter(|lane| !lane.is_over) {
-                let told = match export.reason {
-                    Reason::Limit => &mut lane.ahead,
-                    _ => &mut lane.closed,
-                };
-                if told.len() < *room {
-                    told.push(export.entry.key);
-                }
-            }
+            let lender = lenders.get(&export.entry.key);
+            let lane = lender.and_then(|lane| lanes.get_mut(*lane));
+            // One that was taken out meanwhile is nobody's.
+            let Some(lane) = lane.filter(|lane| !lane.is_over) else {
+                return;
+            };
+            let told = match export.reason {
+                Reason::Limit => &mut lane.ahead,
+                _ => &mut lane.closed,
+            };
+            told.push(export.entry.key);
         })
     }
 
@@ -154,11 +159,9 @@ pub(crate) fn check(settings: &ProbeSettings) -> Result<(), ProbeError> {
     let apart = rules.find(|rule| !rule.0.treats_flows_alike());
     match settings.offload {
         OffloadChoice::Off if settings.offload_limit_packets.is_some() => {
-            Err(ProbeError::NothingLent("--offload-limit"))
+            Err(ProbeError::NothingCounted)
         }
-        OffloadChoice::Off if settings.offload_trim => {
-            Err(ProbeError::NothingLent("--offload-trim"))
-        }
+        OffloadChoice::Off if settings.offload_trim => Err(ProbeError::NothingCut),
         OffloadChoice::Off => Ok(()),
         _ if settings.uniflow => Err(ProbeError::OneWay),
         _ if settings.export_packets.is_some() => Err(ProbeError::NotThere),
@@ -200,7 +203,7 @@ impl Below {
             Arc::new(Mutex::new(Shared {
                 kind,
                 lanes: (0..lanes).map(|_| Lane::default()).collect(),
-                room: config.flows as usize,
+                lenders: HashMap::with_capacity(config.flows as usize),
                 offset_ns,
                 counts: Counts::default(),
                 lent: 0,
@@ -211,6 +214,7 @@ impl Below {
                 has_others: false,
                 is_taken_off: false,
                 failed: None,
+                unseen: None,
                 leak: leak.clone(),
             }))
         };
@@ -322,7 +326,7 @@ impl Below {
         }
     }
 
-    /// Reads what the table has to say, and gives the flows that are closed in it, and those that have reached the limit. Flows of other threads are among them.
+    /// Reads what the table has to say, and gives this thread's flows that are closed in it, and those that have reached the limit.
     pub(crate) fn told(&self) -> [Vec<FlowKey>; 2] {
         let mut shared = self.shared();
         shared.read_exports(EXPORTS_MAX);

@@ -92,7 +92,7 @@ pub struct OffloadSummary {
     pub collected: u64,
     /// Its program was taken off the interface before the end, by somebody else or with the interface: later packets came up.
     pub is_taken_off: bool,
-    /// How often it told of a flow, by the reason: a segment that may end it, a time-out, N packets (`--offload-limit`), or an entry in use by other CPUs.
+    /// How often it told of a flow, by the reason: a segment that may end it, a time-out, that N packets were counted (`--offload-limit`), or an entry in use by other CPUs.
     pub exports: BTreeMap<&'static str, u64>,
 }
 

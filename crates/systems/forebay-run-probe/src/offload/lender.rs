@@ -20,6 +20,7 @@ impl Lender {
         match shared.answer(|table| table.insert(&key(flow), state, &seed(loan))) {
             Some(Inserted::At(since_ns)) => {
                 shared.lent += 1;
+                shared.lenders.insert(key(flow), self.0.lane);
                 Answer::Since(since_ns)
             }
             Some(Inserted::Full) | None => {
@@ -56,6 +57,7 @@ impl Lower for Lender {
     fn take(&mut self, flow: &FlowKey) -> Option<Counted> {
         let mut shared = self.0.shared();
         let entry = shared.answer(|table| table.remove(&key(flow)))??;
+        shared.lenders.remove(&key(flow));
         Some(shared.took(self.0.lane, &entry))
     }
 

@@ -216,7 +216,7 @@ fn a_flow_that_is_closed_or_ahead_is_told_to_the_thread() {
 }
 
 #[test]
-fn a_thread_that_does_not_look_keeps_no_more_flows_than_there_is_room_for() {
+fn a_thread_is_told_of_the_flows_that_it_lent_and_a_flow_once_at_a_time() {
     let (tables, _) = counted_twice();
     let below = &tables[0];
     below.shared().lanes.push(super::Lane::default());
@@ -226,12 +226,20 @@ fn a_thread_that_does_not_look_keeps_no_more_flows_than_there_is_room_for() {
     };
     let (bytes, flow) = frame();
     for time_ns in [5, 7, 9] {
+        // Whichever of them looks first.
+        assert_eq!(other.told(), [vec![], vec![]]);
         assert_eq!(below.told(), [vec![], vec![flow]]);
+        assert!(takes(below, &bytes, time_ns));
+        assert_eq!(below.told(), [vec![], vec![]]);
         assert!(Lender(below.clone()).collect(&flow).is_some());
         assert!(takes(below, &bytes, time_ns) && takes(below, &bytes, time_ns + 1));
     }
-    assert_eq!(other.told(), [vec![], vec![flow]]);
-    assert_eq!(below.told(), [vec![], vec![flow]]);
+    // What was said of one that is taken out is nobody's.
+    assert!(Lender(below.clone()).take(&flow).is_some());
+    assert_eq!(
+        [other.told(), below.told()],
+        [[vec![], vec![]], [vec![], vec![]]]
+    );
     assert_eq!(told_of(below), [("limit", 4)]);
 }
 
@@ -270,13 +278,13 @@ fn a_refused_call_does_not_say_that_the_program_is_off_and_hides_nothing_else() 
         told.len() == 1 && told[0].contains("all of 3 tries"),
         "{told:?}"
     );
-    // Both are told.
+    // All of it is told, a lasting refusal of the table as well.
     below.shared().has_others = true;
-    let told = below.trouble();
-    assert!(
-        told.len() == 2 && told[1].contains("Ethernet alone"),
-        "{told:?}"
-    );
+    below.shared().failed = Some(XdpError::EntryInUse { tries: 4 });
+    let told = below.trouble().join(" | ");
+    for wanted in ["all of 3 tries", "all of 4 tries", "Ethernet alone"] {
+        assert!(told.contains(wanted), "{told}");
+    }
     // It does not come back.
     for is_there in [Ok(false), Ok(true), refused()] {
         below.shared().hear_whether_there(is_there);
@@ -318,17 +326,12 @@ fn what_an_offload_cannot_do_is_refused_and_nothing_else() {
         (
             |it| it.offload_trim = true,
             [false, true, true, false],
-            |error| {
-                matches!(
-                    error,
-                    ProbeError::NotCut | ProbeError::NothingLent("--offload-trim")
-                )
-            },
+            |error| matches!(error, ProbeError::NotCut | ProbeError::NothingCut),
         ),
         (
             |it| it.offload_limit_packets = Some(9),
             [false, true, true, true],
-            |error| matches!(error, ProbeError::NothingLent("--offload-limit")),
+            |error| matches!(error, ProbeError::NothingCounted),
         ),
         (
             |it| it.vlan_in_key = true,

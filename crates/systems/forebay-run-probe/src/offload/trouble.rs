@@ -17,7 +17,7 @@ impl Shared {
     pub(super) fn hear_whether_there(&mut self, is_there: Result<bool, XdpError>) {
         match is_there {
             Ok(is_there) => self.is_taken_off |= !is_there,
-            Err(error) => _ = self.failed.get_or_insert(error),
+            Err(error) => _ = self.unseen.get_or_insert(error),
         }
     }
 }
@@ -26,8 +26,8 @@ impl Below {
     /// All that is wrong with it, each in a sentence.
     pub(crate) fn trouble(&self) -> Vec<String> {
         let shared = self.shared();
-        let failed = shared.failed.as_ref();
-        let failed = failed.map(|error| format!("the table below user space: {error}"));
+        let refused = [&shared.failed, &shared.unseen].into_iter().flatten();
+        let refused = refused.map(|error| format!("the table below user space: {error}"));
         let others = "--offload software reads Ethernet alone: what comes on another link is not counted in front of the flow table";
         let others = shared.has_others.then(|| others.to_owned());
         let taken_off = match &shared.kind {
@@ -37,6 +37,8 @@ impl Below {
             )),
             _ => None,
         };
-        [failed, others, taken_off].into_iter().flatten().collect()
+        refused
+            .chain([others, taken_off].into_iter().flatten())
+            .collect()
     }
 }
