@@ -1,4 +1,5 @@
-//! Connections to collectors of records, over TCP or TLS: this side writes, and of what the other one says only its end counts.
+//! Connections to collectors of records, over TCP or TLS: this side writes, and of what the other one says only its end counts. What is wrong with TLS is told
+//! with the options of `forebay probe`, which alone has collectors.
 
 mod fault;
 mod stream;

@@ -74,17 +74,17 @@ impl Reason {
     pub const fn help(self) -> &'static str {
         match self {
             Self::TcpEof => {
-                "Times that the table told of a flow: a segment with SYN, FIN or RST went up"
+                "How often the table told of a flow: a segment with SYN, FIN or RST went up"
             }
-            Self::Active => "Times that the table told of a flow: its active time-out was over",
+            Self::Active => "How often the table told of a flow: its active time-out was over",
             Self::Idle => {
-                "Times that the table told of a flow: no frame had come for the idle time-out"
+                "How often the table told of a flow: no frame had come for the idle time-out"
             }
             Self::Limit => {
-                "Times that the table told of a flow: it had counted N packets since it was lent or last collected (--offload-limit)"
+                "How often the table told of a flow: it had counted N packets since it was lent or last collected (--offload-limit)"
             }
             Self::Contended => {
-                "Times that the table told of a flow: other CPUs had the entry, and a frame went by"
+                "How often the table told of a flow: other CPUs had the entry, and a frame went by"
             }
         }
     }

@@ -49,7 +49,7 @@ fn config(
         Some((certificate, key)) => {
             let chain = certificate.certificates()?;
             let built = builder.with_client_auth_cert(chain, key.key()?);
-            built.map_err(|error| unfit(&error, key))?
+            built.map_err(|error| unfit(&error, certificate, key))?
         }
     };
     // Connections are made seldom: none is taken up again, and each one proves both names anew.
@@ -57,10 +57,13 @@ fn config(
     Ok(config)
 }
 
-fn unfit(error: &Error, key: PemFile<'_>) -> CertificateError {
+fn unfit(error: &Error, certificate: PemFile<'_>, key: PemFile<'_>) -> CertificateError {
     match error {
         Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => key.content(
-            "the key does not belong to the certificate in --export-certificate",
+            format!(
+                "the key does not belong to the certificate in {}",
+                certificate.option
+            ),
             "name the one with which the certificate was asked for",
         ),
         error => key.content(

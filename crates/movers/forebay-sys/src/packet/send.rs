@@ -132,13 +132,15 @@ impl RingSocket {
             if bytes <= *longest_bytes {
                 return false;
             }
-            *longest_bytes = longest_bytes_of(socket);
-            bytes > *longest_bytes
+            // Of one that is down or gone the kernel says it, before it looks at the length.
+            let longest = longest_bytes_of(socket);
+            *longest_bytes = longest.unwrap_or(*longest_bytes);
+            longest.is_some_and(|longest| bytes > longest)
         };
         let sent = ring.send_on(socket.as_fd(), frames, is_too_long);
         let errno = sent.stopped.as_ref().and_then(SendStop::errno);
         if errno == Some(libc::EMSGSIZE) {
-            *longest_bytes = longest_bytes_of(socket);
+            *longest_bytes = longest_bytes_of(socket).unwrap_or(*longest_bytes);
         }
         sent
     }
@@ -164,13 +166,11 @@ impl AsFd for RingSocket {
     }
 }
 
-/// Longer frames are too long for the interface as it is now, in bytes: those of an MTU with their header and a VLAN tag. Of one that is down or gone that is for the
-/// kernel to say.
-fn longest_bytes_of(socket: &FrameSocket) -> usize {
+/// Longer frames are too long for the interface as it is now, in bytes: those of an MTU with their header and a VLAN tag. Nothing of one that is down or gone.
+fn longest_bytes_of(socket: &FrameSocket) -> Option<usize> {
     let interface = &socket.interface;
-    if interface.state(socket) != InterfaceState::Up {
-        return usize::MAX;
-    }
-    let mtu_bytes = interface.mtu_bytes(socket);
-    mtu_bytes.map_or(usize::MAX, |bytes| bytes as usize + HEADER_BYTES)
+    let mtu_bytes = interface.mtu_bytes(socket).ok();
+    mtu_bytes
+        .filter(|_| interface.state(socket) == InterfaceState::Up)
+        .map(|bytes| bytes as usize + HEADER_BYTES)
 }
