@@ -34,7 +34,7 @@ enum What {
 /// A model of CESNET's connection table (CTT) at 400 Gb/s: drops, hits and latency for seven made-up profiles, beside the published values.
 ///
 /// The inside of the real table is not public: each parameter has its source or the word assumed (--print-parameters), and six of them are fitted to the published values of two
-/// profiles, G_MR and N_M; those of the other five are predictions. Packets are those of `forebay emulate traffic`, which are synthetic. This is a model and no
+/// profiles, G_MR and N_M; those of the other five are predictions, but for hits of whole packets, from which the share of the heaviest flows of each was set. Packets are those of `forebay emulate traffic`, which are synthetic. This is a model and no
 /// measurement.
 #[derive(Debug, clap::Args)]
 #[command(

@@ -21,7 +21,7 @@ const MTU_BYTES: u32 = 9_020;
 /// those of heavy flows are counted by a program of the kernel (XDP), and do not.
 ///
 /// Wire and programs are in a network namespace of their own, which ends with this command. What generator, kernel, probe and nfcapd have counted is held against each other: every
-/// packet that was sent is in a record, or lost by name. Needs root, and unshare, setpriv and nsenter (Debian package util-linux) and ip (iproute2).
+/// packet that was sent is in a record, or lost by name. Needs root, unshare, setpriv and nsenter (Debian package util-linux), ip (iproute2), and a binary that was built where clang is.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Example: forebay demo probe --profile nix-like-morning --rate 200k --duration 5s\n\nExit codes: 0 all books close and all parties agree to the packet, 1 they do not, 2 it could not be done."

@@ -149,7 +149,11 @@ fn group(rows: &[Row], edition: Edition, quantity: Quantity, unit: &str) -> Grou
             bars.extend(july);
         }
         if let Some(found) = of_profile(rows, label, edition).and_then(|row| column(&row, name)) {
-            bars.push(bar(format!("model{}", fitted(label)), found.median, false));
+            bars.push(bar(
+                format!("model{}", standing(label, edition, quantity)),
+                found.median,
+                false,
+            ));
         }
     }
     Group {
@@ -158,11 +162,12 @@ fn group(rows: &[Row], edition: Edition, quantity: Quantity, unit: &str) -> Grou
     }
 }
 
-fn fitted(label: &str) -> &'static str {
-    if FITTED_ON.contains(&label) {
-        ", fitted"
-    } else {
-        ", predicted"
+/// What a value of the model is worth: constants were fitted on two profiles, and the share of the heaviest flows of each was set from its published hits of whole packets.
+fn standing(label: &str, edition: Edition, quantity: Quantity) -> &'static str {
+    match (quantity, edition) {
+        _ if FITTED_ON.contains(&label) => ", fitted",
+        (Quantity::Hit, Edition::Default) => ", an input in part",
+        _ => ", predicted",
     }
 }
 
@@ -230,6 +235,13 @@ fn compare(rows: &[Row], quantity: Quantity) -> Vec<String> {
         let row = repeats[0];
         let label = row.text("stands_for");
         let found = column(repeats, name)?;
+        let is_whole = row.text("packets") == words(Edition::Default);
+        let edition = if is_whole {
+            Edition::Default
+        } else {
+            Edition::Small
+        };
+        let standing = standing(label, edition, quantity);
         let published = |edition: &str| row.number(&format!("published_{edition}_{name}"));
         let (first, july) = (published("first"), published("july_2025"));
         let (said, residual) = match july.is_nan() {
@@ -249,7 +261,7 @@ fn compare(rows: &[Row], quantity: Quantity) -> Vec<String> {
         Some(format!(
             "{label}, {}: {said}; model{} {}{unit} ({} to {}), residual {residual}",
             row.text("packets"),
-            fitted(label),
+            standing,
             round(found.median),
             round(found.low),
             round(found.high),
