@@ -36,6 +36,21 @@ pub fn addresses() -> Result<Vec<(String, IpAddr)>, SysError> {
     Ok(found)
 }
 
+/// An address by which this host is reached through an interface, with the name that has it (an address may have a label behind the interface's name): what takes the frames of
+/// such a one takes those of the host, too.
+///
+/// # Errors
+/// As of [`addresses`].
+pub fn reached_by(interface: &str) -> Result<Option<(String, IpAddr)>, SysError> {
+    let is_here = |address: &IpAddr| match address {
+        IpAddr::V4(_) => true,
+        IpAddr::V6(address) => !address.is_unicast_link_local(),
+    };
+    let of_it = |name: &str| name.split(':').next() == Some(interface);
+    let mut here = addresses()?.into_iter().filter(|(name, _)| of_it(name));
+    Ok(here.find(|(_, address)| is_here(address)))
+}
+
 /// # Safety
 /// `address` is null or leads to a whole socket address of its family.
 unsafe fn address_of(address: *const libc::sockaddr) -> Option<SocketAddr> {

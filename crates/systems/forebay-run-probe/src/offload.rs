@@ -8,7 +8,6 @@ mod seen;
 mod trouble;
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -234,7 +233,8 @@ impl Below {
                 })
                 .collect(),
             (OffloadChoice::Xdp, Some(interface)) => {
-                if let Some((interface, address)) = address_of(interface)? {
+                let reached = addresses::reached_by(interface).map_err(RunError::System)?;
+                if let Some((interface, address)) = reached {
                     return Err(ProbeError::InUse { interface, address });
                 }
                 let kind = Kind::Xdp(Offload::attach(interface, &config)?);
@@ -436,19 +436,6 @@ impl Shared {
             is_taken_off: self.is_taken_off,
         }
     }
-}
-
-/// An address by which this host is reached through an interface, with the name that has it: a program that takes the frames of one takes those of the host, too.
-pub(crate) fn address_of(interface: &str) -> Result<Option<(String, IpAddr)>, ProbeError> {
-    let all = addresses::addresses().map_err(RunError::System)?;
-    let is_here = |address: &IpAddr| match address {
-        IpAddr::V4(_) => true,
-        IpAddr::V6(address) => !address.is_unicast_link_local(),
-    };
-    // An address may have a label behind the interface's name.
-    let of_it = |name: &str| name.split(':').next() == Some(interface);
-    let mut here = all.into_iter().filter(|(name, _)| of_it(name));
-    Ok(here.find(|(_, address)| is_here(address)))
 }
 
 /// The flows that are lent.

@@ -6,15 +6,15 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forebay_link::packet::{Event, InterfaceState, KernelCounts, PacketError};
+use forebay_run::error::RunError;
 use forebay_sys::driver_stats::receive_queues;
 use forebay_sys::packet::FrameSocket;
-use forebay_sys::{clock, wait};
+use forebay_sys::{addresses, clock, wait};
 use forebay_xdp::{Copying, Mode, Port, PortConfig, Redirect};
 
 use crate::config::{OffloadChoice, ProbeSettings};
 use crate::error::ProbeError;
 use crate::live::RingCounts;
-use crate::offload::address_of;
 use crate::port::Seen;
 
 /// Frames that are read at once.
@@ -68,7 +68,8 @@ impl XdpPort {
                 queues,
             });
         }
-        if let Some((interface, address)) = address_of(interface)? {
+        let reached = addresses::reached_by(interface).map_err(RunError::System)?;
+        if let Some((interface, address)) = reached {
             return Err(ProbeError::Taken { interface, address });
         }
         let program = Redirect::attach(interface)?;
@@ -266,7 +267,7 @@ mod tests {
         ) {
             return;
         }
-        let of = |interface| address_of(interface).unwrap();
+        let of = |interface| addresses::reached_by(interface).unwrap();
         let at_near = |name: &str, address: [u8; 4]| Some((name.to_owned(), address.into()));
         wire::sh("ip link set lo up; ip link add near type veth peer name far");
         assert_eq!(

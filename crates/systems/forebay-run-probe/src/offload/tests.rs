@@ -1,3 +1,5 @@
+use std::net::IpAddr;
+
 use forebay_flow::offload::{Answer, Counted, Loan, Lower};
 use forebay_ledger::Leak;
 

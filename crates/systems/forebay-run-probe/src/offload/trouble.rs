@@ -37,8 +37,7 @@ impl Below {
             )),
             _ => None,
         };
-        refused
-            .chain([others, taken_off].into_iter().flatten())
-            .collect()
+        let more = [others, taken_off].into_iter().flatten();
+        refused.chain(more).collect()
     }
 }
