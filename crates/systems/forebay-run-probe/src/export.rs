@@ -497,4 +497,4 @@ impl Exporter {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

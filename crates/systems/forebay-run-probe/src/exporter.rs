@@ -186,27 +186,17 @@ impl Drop for Leave<'_> {
 
 #[cfg(test)]
 mod tests {
-    use forebay_flow::plugins::Fields;
-    use forebay_flow::{EndReason, FlowKey, FlowRecord, Volume};
+    use forebay_flow::Volume;
 
     use super::*;
     use crate::config::ProbeSettings;
+    use crate::export::tests;
 
+    /// A record of two packets with so many octets.
     fn row(octets: u64) -> Row {
-        let record = FlowRecord {
-            key: FlowKey::new([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 17),
-            packets: 2,
-            octets,
-            packets_rev: 0,
-            octets_rev: 0,
-            start_ns: 1,
-            end_ns: 2,
-            tcp_flags: 0,
-            tcp_flags_rev: 0,
-            end_reason: EndReason::Idle,
-        };
-        let fields = Fields::default();
-        Row { record, fields }
+        let mut row = tests::row(octets);
+        row.record.packets = 2;
+        row
     }
 
     #[test]

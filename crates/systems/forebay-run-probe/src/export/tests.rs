@@ -15,7 +15,7 @@ const RECORDS_HZ: u64 = 20_000;
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// The record with this number: so many octets, at that rate.
-fn row(number: u64) -> Row {
+pub(crate) fn row(number: u64) -> Row {
     let time_ns = number * SECOND_NS / RECORDS_HZ;
     let record = FlowRecord {
         key: FlowKey::new([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 17),
