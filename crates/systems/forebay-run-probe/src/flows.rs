@@ -101,18 +101,20 @@ impl<'a> Flows<'a> {
         if frame.time_ns >= self.pass_ns {
             self.pass(frame.time_ns);
         }
-        let mut frame = *frame;
+        let mut left = None;
         if let Some(below) = &self.below {
-            match below.leaves(&frame) {
-                None => return self.hear(frame.time_ns),
-                Some(bytes) => frame.bytes = &frame.bytes[..bytes],
-            }
+            let Some(bytes) = below.leaves(frame) else {
+                return self.hear(frame.time_ns);
+            };
+            let bytes = &frame.bytes[..bytes];
+            left = Some(Frame { bytes, ..*frame });
         }
+        let frame = left.as_ref().unwrap_or(frame);
         self.seen.packets += 1;
-        match self.decoder.handle_frame(&frame) {
+        match self.decoder.handle_frame(frame) {
             Ok(mut packet) => {
                 self.seen.octets += u64::from(packet.octets);
-                if self.looks_at_packets() && !self.passes(&frame, &mut packet) {
+                if self.looks_at_packets() && !self.passes(frame, &mut packet) {
                     return self.hear(frame.time_ns);
                 }
                 if self.leak.take("packets") {
