@@ -1,8 +1,8 @@
 //! Initial packets of a client (RFC 9000, section 17.2.2) and the frames in them.
 
-use ring::aead::quic::{AES_128, HeaderProtectionKey};
-use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
-use ring::hkdf::{HKDF_SHA256, KeyType, Prk, Salt};
+use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
+use rustls::quic::{DirectionalKeys, Version as TlsVersion};
+use rustls::{Side, SupportedCipherSuite};
 
 use super::super::reader::Reader;
 
@@ -20,38 +20,23 @@ struct Version {
     /// Bits 5 and 4 of the first byte of an Initial packet, and of a Retry.
     initial: u8,
     retry: u8,
-    salt: [u8; 20],
-    key: &'static [u8],
-    iv: &'static [u8],
-    header: &'static [u8],
+    keys: TlsVersion,
 }
 
 const VERSIONS: [Version; 2] = [
-    // RFC 9001, section 5.2.
+    // RFC 9000, section 17.2.
     Version {
         number: 1,
         initial: 0,
         retry: 3,
-        salt: [
-            0x38, 0x76, 0x2c, 0xf7, 0xf5, 0x59, 0x34, 0xb3, 0x4d, 0x17, 0x9a, 0xe6, 0xa4, 0xc8,
-            0x0c, 0xad, 0xcc, 0xbb, 0x7f, 0x0a,
-        ],
-        key: b"tls13 quic key",
-        iv: b"tls13 quic iv",
-        header: b"tls13 quic hp",
+        keys: TlsVersion::V1,
     },
     // RFC 9369, section 3.
     Version {
         number: 0x6b33_43cf,
         initial: 1,
         retry: 0,
-        salt: [
-            0x0d, 0xed, 0xe3, 0xde, 0xf7, 0x00, 0xa6, 0xdb, 0x81, 0x93, 0x81, 0xbe, 0x6e, 0x26,
-            0x9d, 0xcb, 0xf9, 0xbd, 0x2e, 0xd9,
-        ],
-        key: b"tls13 quicv2 key",
-        iv: b"tls13 quicv2 iv",
-        header: b"tls13 quicv2 hp",
+        keys: TlsVersion::V2,
     },
 ];
 
@@ -194,83 +179,37 @@ impl Opener {
         datagram: &[u8],
         header: &Header<'_>,
     ) -> Option<(usize, usize)> {
-        let keys = Keys::of(header.version, id)?;
+        let keys = keys(header.version.keys, id)?;
         self.packet.clear();
         self.packet.extend_from_slice(&datagram[..header.end]);
         let sample_at = header.number_at + SAMPLE_AT;
-        let sample = self.packet.get(sample_at..sample_at + SAMPLE_BYTES)?;
-        let [of_first, of_number @ ..] = keys.header.new_mask(sample).ok()?;
-        self.packet[0] ^= of_first & 0x0f;
-        let number_bytes = usize::from(self.packet[0] & 3) + 1;
-        let body_at = header.number_at + number_bytes;
-        let mut nonce = keys.iv;
-        let number = &mut self.packet[header.number_at..body_at];
-        number.iter_mut().zip(of_number).for_each(|(a, b)| *a ^= b);
+        // The number is in front of the sample, and behind the first byte.
+        let (head, behind) = self.packet.split_at_mut_checked(sample_at)?;
+        let (first, head) = head.split_first_mut()?;
+        let number = head.get_mut(header.number_at - 1..)?;
+        let opened = keys
+            .header
+            .decrypt_in_place(behind.get(..SAMPLE_BYTES)?, first, number);
+        opened.ok()?;
+        let number_bytes = usize::from(*first & 3) + 1;
         // A client's first packets have small numbers, of which no byte is left out.
-        let low = &mut nonce[12 - number_bytes..];
-        low.iter_mut().zip(&*number).for_each(|(a, b)| *a ^= b);
+        let number = number.iter().take(number_bytes);
+        let number = number.fold(0, |number, byte| number << 8 | u64::from(*byte));
+        let body_at = header.number_at + number_bytes;
         let (head, body) = self.packet.split_at_mut(body_at);
-        let nonce = Nonce::assume_unique_for_key(nonce);
-        let opened = keys.packet.open_in_place(nonce, Aad::from(head), body);
+        let opened = keys.packet.decrypt_in_place(number, head, body);
         let frames = opened.ok()?.len();
         Some((body_at, body_at + frames))
     }
 }
 
-/// The keys of a client's Initial packets.
-struct Keys {
-    packet: LessSafeKey,
-    iv: [u8; 12],
-    header: HeaderProtectionKey,
-}
-
-struct Length(usize);
-
-impl KeyType for Length {
-    fn len(&self) -> usize {
-        self.0
-    }
-}
-
-/// HKDF-Expand-Label (RFC 8446, section 7.1) without a context; the label has its prefix.
-fn expand<const N: usize>(secret: &Prk, label: &[u8]) -> Option<[u8; N]> {
-    let (length, label_length) = ((N as u16).to_be_bytes(), [label.len() as u8]);
-    let info = [&length[..], &label_length, label, &[0]];
-    let mut bytes = [0; N];
-    let okm = secret.expand(&info, Length(N)).ok()?;
-    okm.fill(&mut bytes).ok()?;
-    Some(bytes)
-}
-
-/// The bytes of keys.
-struct KeyBytes {
-    packet: [u8; 16],
-    iv: [u8; 12],
-    header: [u8; 16],
-}
-
-impl KeyBytes {
-    fn of(version: &Version, id: &ConnectionId) -> Option<Self> {
-        let initial = Salt::new(HKDF_SHA256, &version.salt).extract(id.bytes());
-        let client: [u8; 32] = expand(&initial, b"tls13 client in")?;
-        let client = Prk::new_less_safe(HKDF_SHA256, &client);
-        Some(Self {
-            packet: expand(&client, version.key)?,
-            iv: expand(&client, version.iv)?,
-            header: expand(&client, version.header)?,
-        })
-    }
-}
-
-impl Keys {
-    fn of(version: &Version, id: &ConnectionId) -> Option<Self> {
-        let KeyBytes { packet, iv, header } = KeyBytes::of(version, id)?;
-        Some(Self {
-            packet: LessSafeKey::new(UnboundKey::new(&AES_128_GCM, &packet).ok()?),
-            iv,
-            header: HeaderProtectionKey::new(&AES_128, &header).ok()?,
-        })
-    }
+/// The keys of a client's Initial packets, as a server has them (RFC 9001, section 5.2).
+fn keys(version: TlsVersion, id: &ConnectionId) -> Option<DirectionalKeys> {
+    let SupportedCipherSuite::Tls13(suite) = TLS13_AES_128_GCM_SHA256 else {
+        return None;
+    };
+    let suite = suite.quic_suite()?;
+    Some(suite.keys(id.bytes(), Side::Server, version).remote)
 }
 
 const PADDING: u64 = 0;
