@@ -152,10 +152,11 @@ impl<'a> Flows<'a> {
         }
     }
 
-    /// Takes back the flows that are closed below, as one may be whose last packet was lost on its way up, and what was counted of those that tell how far they are.
-    pub(crate) fn hear_below(&mut self) {
+    /// Takes back some of the flows that are closed below, as one may be whose last packet was lost on its way up, and what was counted of those that tell how far they are;
+    /// whether there are more. Packets come in between.
+    pub(crate) fn hear_below(&mut self) -> bool {
         let Some(below) = &self.below else {
-            return;
+            return false;
         };
         below.keep_time();
         let [closed, ahead] = below.told();
@@ -165,6 +166,7 @@ impl<'a> Flows<'a> {
         for flow in closed {
             self.table.take_back(&flow);
         }
+        self.below.as_ref().is_some_and(Below::has_told_more)
     }
 
     #[inline]

@@ -69,6 +69,8 @@ pub(crate) struct Live<'a> {
     has_told_passed: bool,
     /// No program that belongs here was taken off.
     is_steered: bool,
+    /// The table below has told of flows that are not taken back yet.
+    is_told_more: bool,
     stop: Stop,
     book: CaptureBook,
 }
@@ -87,6 +89,7 @@ impl<'a> Live<'a> {
             is_down: false,
             has_told_passed: false,
             is_steered: true,
+            is_told_more: false,
             stop: stop.clone(),
             book,
         }
@@ -118,7 +121,8 @@ impl<'a> Live<'a> {
     fn capture(&mut self, note: &dyn Fn(String)) -> Result<(), ProbeError> {
         let mut look_ns = clock::monotonic_ns() + LOOK_NS;
         while !self.stop.is_asked() {
-            let event = self.port.wait(self.stop.as_fd(), look_ns)?;
+            let until_ns = if self.is_told_more { 0 } else { look_ns };
+            let event = self.port.wait(self.stop.as_fd(), until_ns)?;
             match event {
                 Event::Block => {
                     self.read();
@@ -137,6 +141,9 @@ impl<'a> Live<'a> {
             // A block that was being filled comes behind the news that the interface is down.
             if event != Event::Block {
                 self.is_down = event == Event::Down;
+            }
+            if self.is_told_more {
+                self.is_told_more = self.flows.hear_below();
             }
             let now_ns = clock::monotonic_ns();
             if now_ns >= look_ns {
@@ -187,7 +194,7 @@ impl<'a> Live<'a> {
     }
 
     fn look(&mut self) -> Result<(), ProbeError> {
-        self.flows.hear_below();
+        self.is_told_more = self.flows.hear_below();
         self.port.count(&mut self.ring)?;
         self.flows.unread = self.ring.unread();
         self.flows.hand_over();

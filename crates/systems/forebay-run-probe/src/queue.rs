@@ -223,29 +223,12 @@ impl Drop for Outlet<'_> {
 
 #[cfg(test)]
 mod tests {
-    use forebay_flow::plugins::Fields;
-    use forebay_flow::{EndReason, FlowKey, FlowRecord, Volume};
+    use forebay_flow::Volume;
 
     use super::*;
+    use crate::export::tests::row;
 
     const NO_WAIT: Duration = Duration::ZERO;
-
-    fn row(octets: u64) -> Row {
-        let record = FlowRecord {
-            key: FlowKey::new([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 17),
-            packets: 1,
-            octets,
-            packets_rev: 0,
-            octets_rev: 0,
-            start_ns: 1,
-            end_ns: 2,
-            tcp_flags: 0,
-            tcp_flags_rev: 0,
-            end_reason: EndReason::Idle,
-        };
-        let fields = Fields::default();
-        Row { record, fields }
-    }
 
     fn give(outlet: &mut Outlet<'_>, octets: u64, waits: bool) {
         outlet.push(row(octets));

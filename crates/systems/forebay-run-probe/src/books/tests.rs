@@ -1,11 +1,11 @@
-use forebay_flow::plugins::Fields;
-use forebay_flow::{EndReason, FlowKey, FlowRecord, Frame, LinkType};
+use forebay_flow::{Frame, LinkType};
 use forebay_ledger::{Leak, Snapshot};
 use forebay_link::packet::KernelCounts;
 use forebay_run::{Host, Stop};
 
 use super::packet_file::PacketFileDrop;
 use super::*;
+use crate::export::tests::row_of;
 use crate::export::{Export, Exporter, Judged, Losses, Row};
 use crate::offload::Below;
 use crate::packets::Tap;
@@ -43,25 +43,7 @@ pub(crate) const DATAGRAM: [u8; 30] = [
 ];
 
 fn row() -> Row {
-    Row {
-        record: record(),
-        fields: Fields::default(),
-    }
-}
-
-fn record() -> FlowRecord {
-    FlowRecord {
-        key: FlowKey::new([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 17),
-        packets: 3,
-        octets: 300,
-        packets_rev: 4,
-        octets_rev: 44,
-        start_ns: 1,
-        end_ns: 2,
-        tcp_flags: 0,
-        tcp_flags_rev: 0,
-        end_reason: EndReason::Idle,
-    }
+    row_of([3, 4], [300, 44], [1, 2])
 }
 
 /// A plan of a live input whose queue takes so many records.

@@ -17,22 +17,25 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// The record with this number: so many octets, at that rate.
 pub(crate) fn row(number: u64) -> Row {
     let time_ns = number * SECOND_NS / RECORDS_HZ;
+    row_of([1, 0], [number, 0], [time_ns; 2])
+}
+
+/// A record of so many packets and octets, there and back, of these times.
+pub(crate) fn row_of(packets: [u64; 2], octets: [u64; 2], times_ns: [u64; 2]) -> Row {
     let record = FlowRecord {
         key: FlowKey::new([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 17),
-        packets: 1,
-        octets: number,
-        packets_rev: 0,
-        octets_rev: 0,
-        start_ns: time_ns,
-        end_ns: time_ns,
+        packets: packets[0],
+        octets: octets[0],
+        packets_rev: packets[1],
+        octets_rev: octets[1],
+        start_ns: times_ns[0],
+        end_ns: times_ns[1],
         tcp_flags: 0,
         tcp_flags_rev: 0,
         end_reason: EndReason::Idle,
     };
-    Row {
-        record,
-        fields: Fields::default(),
-    }
+    let fields = Fields::default();
+    Row { record, fields }
 }
 
 const SECOND_NS: u64 = 1_000_000_000;

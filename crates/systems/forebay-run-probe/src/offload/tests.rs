@@ -62,6 +62,13 @@ fn takes(below: &Below, bytes: &[u8], time_ns: u64) -> bool {
     }
 }
 
+const fn loan(active_due_ns: u64) -> Loan {
+    Loan {
+        heard_ns: 1,
+        active_due_ns,
+    }
+}
+
 /// A table in software with room for one flow, in which that was counted twice.
 pub(crate) fn counted_twice() -> (Vec<Below>, impl FnMut()) {
     let settings = ProbeSettings {
@@ -74,10 +81,7 @@ pub(crate) fn counted_twice() -> (Vec<Below>, impl FnMut()) {
     let (frame, flow) = frame();
     let below = tables[0].clone();
     let mut lender = Lender(below.clone());
-    let loan = Loan {
-        heard_ns: 1,
-        active_due_ns: u64::MAX,
-    };
+    let loan = loan(u64::MAX);
     assert!(!takes(&below, &frame, 1));
     assert_eq!(lender.watch(&flow, &loan), Answer::Since(1));
     for _ in 0..3 {
@@ -147,10 +151,7 @@ fn a_flow_that_is_lent_to_be_cut_goes_up_without_its_payload() {
         let mut lender = Lender(tables[0].clone());
         assert_eq!(lender.trims(), offload_trim);
         let (bytes, flow) = frame();
-        let loan = Loan {
-            heard_ns: 1,
-            active_due_ns: u64::MAX,
-        };
+        let loan = loan(u64::MAX);
         assert!(matches!(lender.trim(&flow, &loan), Answer::Since(_)));
         let frame = Frame {
             time_ns: 2,
@@ -188,10 +189,7 @@ fn a_flow_that_is_closed_or_ahead_is_told_to_the_thread() {
     (active_frame[35], active.source_port) = (0x51, 50_001);
     let (tcp_frame, tcp) = tcp_frame();
     for (flow, active_due_ns) in [(idle, u64::MAX), (active, 9), (tcp, u64::MAX)] {
-        let loan = Loan {
-            heard_ns: 1,
-            active_due_ns,
-        };
+        let loan = loan(active_due_ns);
         assert_eq!(lender.watch(&flow, &loan), Answer::Since(0));
         assert!(lender.count(&flow, &loan));
     }
@@ -215,6 +213,36 @@ fn a_flow_that_is_closed_or_ahead_is_told_to_the_thread() {
     assert_eq!(below.told(), [vec![], vec![]]);
     let all = [("tcp_eof", 1), ("active", 1), ("idle", 1), ("limit", 1)];
     assert_eq!(told_of(below), all);
+}
+
+#[test]
+fn many_flows_that_are_closed_are_told_a_few_at_a_time_and_none_twice() {
+    let settings = ProbeSettings {
+        offload: OffloadChoice::Software,
+        ..ProbeSettings::default()
+    };
+    let tables = Below::open(&settings, 1, &Leak::off()).unwrap();
+    let below = &tables[0];
+    let (mut bytes, mut flow) = frame();
+    let mut lent = Vec::new();
+    for port in 50_000_u16..50_150 {
+        bytes[34..36].copy_from_slice(&port.to_be_bytes());
+        flow.source_port = port;
+        let loan = loan(9);
+        let mut lender = Lender(below.clone());
+        assert!(matches!(lender.watch(&flow, &loan), Answer::Since(_)));
+        assert!(lender.count(&flow, &loan) && !takes(below, &bytes, 9));
+        lent.push(flow);
+    }
+    assert!(!below.has_told_more(), "nothing is read yet");
+    let mut told = Vec::new();
+    for (count, has_more) in [(64, true), (64, true), (22, false), (0, false)] {
+        let [closed, ahead] = below.told();
+        assert_eq!((closed.len(), ahead.len()), (count, 0));
+        assert_eq!(below.has_told_more(), has_more);
+        told.extend(closed);
+    }
+    assert_eq!(told, lent);
 }
 
 #[test]

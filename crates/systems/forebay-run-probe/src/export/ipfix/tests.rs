@@ -1,31 +1,12 @@
 use forebay_flow::plugins::{Fields, PluginKind, Plugins};
-use forebay_flow::{
-    Batch, Config, DecodeConfig, Decoder, EndReason, FlowKey, Frame, LinkType, Table,
-};
+use forebay_flow::{Batch, Config, DecodeConfig, Decoder, Frame, LinkType, Table};
 use forebay_wire::ipfix::{Messages, SetKind};
 
 use super::*;
-
-fn record() -> FlowRecord {
-    FlowRecord {
-        key: FlowKey::new([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 17),
-        packets: 3,
-        octets: 300,
-        packets_rev: 0,
-        octets_rev: 0,
-        start_ns: 1,
-        end_ns: 2,
-        tcp_flags: 0,
-        tcp_flags_rev: 0,
-        end_reason: EndReason::Idle,
-    }
-}
+use crate::export::tests::row_of;
 
 fn bare() -> Row {
-    Row {
-        record: record(),
-        fields: Fields::default(),
-    }
+    row_of([3, 0], [300, 0], [1, 2])
 }
 
 /// What plugins say of a flow of 30 datagrams.
