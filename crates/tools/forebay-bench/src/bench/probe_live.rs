@@ -4,7 +4,11 @@
 //! The sender is a thread of this process on the first CPU, and the probe is on the last one. On a virtual wire the sender also does what a network card's interrupt does:
 //! the program of the kernel runs on its CPU, as the copy into the probe's ring does. Both ends are counted by the kernel, and the probe's record must have all of it.
 
+mod late;
+
 use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -105,6 +109,7 @@ pub(super) fn probe_live(session: &Session, lines: &mut Lines<'_>) -> Result<()>
             .ratio_goal(Goal::AtLeast(GOAL))
             .note(note(on_limit)),
     ]);
+    lines.put_all(late::measure(&wire, off.median)?);
     Ok(())
 }
 
@@ -132,7 +137,10 @@ impl Wire<'_> {
         let out = tempfile::TempDir::new_in(&self.session.work).context("making a place")?;
         let probe = match far {
             Far::Drop => None,
-            Far::Off | Far::Xdp => Some(self.probe(far, out.path())?),
+            Far::Off | Far::Xdp => {
+                let mut command = self.probe(far, out.path());
+                Some(Self::begin(command.args(["--export", "none"]), out.path())?)
+            }
         };
         let before = self.ground.wire()?;
         let sent = self.send(far, rate_hz, seconds)?;
@@ -161,15 +169,20 @@ impl Wire<'_> {
         })
     }
 
-    fn probe(&self, far: Far, out: &std::path::Path) -> Result<Booked> {
+    /// A probe at the far end that keeps its books here; what it writes is to be said.
+    fn probe(&self, far: Far, out: &Path) -> Command {
         let mut command = self.ground.command("taskset");
         command.args(["--cpu-list", &self.cpus[1].to_string()]);
         command.arg(&self.session.program);
         command.args(["probe", "--interface", FAR, "--promiscuous", "on"]);
         command.args(["--format", "json", "--offload", far.name()]);
         command.args(["--plugins", PLUGINS, "--ring", RING_BYTES]);
-        command.args(["--export", "none", "--out"]).arg(out);
-        Booked::begin(Child::start(&mut command, "the probe")?, out.to_owned())
+        command.arg("--out").arg(out);
+        command
+    }
+
+    fn begin(command: &mut Command, out: &Path) -> Result<Booked> {
+        Booked::begin(Child::start(command, "the probe")?, out.to_owned())
     }
 
     /// Sends in a thread of its own, which belongs to the wire from then on.
