@@ -19,6 +19,7 @@ use serde::Serialize;
 
 use crate::LoadError;
 use crate::books::{EchoBooks, EchoCounts, EchoDrop, Echoed};
+use crate::ipbench::Control;
 
 /// Room for datagrams that wait, in bytes of payload, where the host allows it.
 const BUFFER_BYTES: usize = 4 << 20;
@@ -36,13 +37,16 @@ const PORTS_TRIED: usize = 16;
 const UDP: u64 = 0;
 const LISTENER: u64 = 1;
 const STOP: u64 = 2;
-const FIRST_CONNECTION: u64 = 3;
+const CONTROL: u64 = 3;
+const FIRST_CONNECTION: u64 = 4;
 
 /// An echo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EchoPlan {
     /// Where it listens; port 0 stands for one that is free.
     pub listen: SocketAddr,
+    /// Where controllers of ipbench ask how busy this host is; none: nowhere.
+    pub ipbench: Option<SocketAddr>,
     /// Ends after so long; none: when it is told to.
     pub duration: Option<Duration>,
     /// Where ledger and record lie; none: nowhere.
@@ -62,6 +66,9 @@ pub struct EchoSummary {
     pub connections: u64,
     /// Datagrams that the kernel dropped in front of it, as it did not take them in time.
     pub socket_drops: u64,
+    /// Tests that controllers of ipbench have ended with what they asked for; none where none is listened for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ipbench_tests: Option<u64>,
 }
 
 impl System for EchoPlan {
@@ -72,6 +79,7 @@ impl System for EchoPlan {
     fn run(self, host: &Host) -> Result<Record<EchoSummary>, LoadError> {
         let mut tell = |text: &str| host.warn(text);
         let mut echo = Echo::open(self.listen)?;
+        let control = self.ipbench.map(Control::open).transpose()?;
         let mut books = EchoBooks::open(self.out.as_deref(), &mut tell)?;
         if let Some(duration) = self.duration {
             host.stop.end_after(duration);
@@ -80,6 +88,15 @@ impl System for EchoPlan {
             "the echo listens on {} (UDP and TCP)",
             echo.address
         ));
+        if let Some(control) = control {
+            host.say(format_args!(
+                "controllers of ipbench are answered at {}",
+                control.address
+            ));
+            echo.poller
+                .add(&control, CONTROL, Interest::Readable, Trigger::Level)?;
+            echo.control = Some(control);
+        }
         echo.poller
             .add(&host.stop, STOP, Interest::Readable, Trigger::Level)?;
         while !host.stop.is_asked() {
@@ -98,6 +115,7 @@ impl System for EchoPlan {
             udp: (&udp).into(),
             tcp: (&tcp).into(),
             connections: echo.accepted,
+            ipbench_tests: echo.control.as_ref().map(|control| control.tests),
             socket_drops: mem_info(&echo.socket).map_or(0, |info| info.drops.into()),
         };
         Ok(books.close(end, summary)?)
@@ -116,6 +134,7 @@ struct Echo {
     address: SocketAddr,
     socket: OwnedFd,
     listener: TcpListener,
+    control: Option<Control>,
     poller: Poller,
     received: RecvBatch,
     out: SendBatch,
@@ -157,6 +176,7 @@ impl Echo {
             address,
             socket,
             listener,
+            control: None,
             poller,
             received: RecvBatch::private(SLOTS, ancillary)?,
             out: SendBatch::new(SLOTS),
@@ -176,6 +196,11 @@ impl Echo {
                 UDP => self.datagrams(),
                 LISTENER => self.accept(),
                 STOP => {}
+                CONTROL => {
+                    if let Some(control) = &mut self.control {
+                        control.turn()?;
+                    }
+                }
                 token => self.serve(token),
             }
         }

@@ -8,6 +8,7 @@ mod books;
 mod echo;
 mod end;
 mod error;
+mod ipbench;
 mod summary;
 mod tcp;
 mod udp;

@@ -35,6 +35,9 @@ pub(crate) struct LoadArgs {
     /// Is the far end instead: sends back what comes at this address, over UDP and TCP. Nobody is asked who he is: use a network of your own.
     #[arg(long, value_name = "ADDR:PORT", value_parser = crate::address::socket, conflicts_with_all = ["targets", "rate", "closed", "size", "tcp", "csv", "timeout"])]
     echo: Option<SocketAddr>,
+    /// With --echo: answers controllers of ipbench at this address, as a target of theirs does at port 8037: how busy this host was during a test (`cpu_target_lukem`).
+    #[arg(long, value_name = "ADDR:PORT", value_parser = crate::address::socket, requires = "echo")]
+    ipbench: Option<SocketAddr>,
     /// Of each target, bits of payload in a second, as 100M, or packets in a second, as 50kpps; B=100M is that of target B alone (default: 10M).
     #[arg(long, value_name = "[NAME=]RATE", value_parser = named_rate)]
     rate: Vec<NamedRate>,
@@ -160,6 +163,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<ExitCode> {
     if let Some(listen) = args.echo {
         let plan = EchoPlan {
             listen,
+            ipbench: args.ipbench,
             duration: args.duration,
             out: args.out.clone(),
         };
@@ -262,6 +266,9 @@ fn print_echo(record: &Record<EchoSummary>) {
             "{} datagrams were dropped in front of it by the kernel",
             summary.socket_drops
         ));
+    }
+    if let Some(tests) = summary.ipbench_tests {
+        print_line(format_args!("{tests} tests of ipbench were answered"));
     }
     for (name, lost) in &record.envelope.drops {
         print_line(format_args!("{name}: {}", lost.items));

@@ -459,3 +459,96 @@ fn ctrl_c_closes_the_books() {
         number(&json["targets"][0], "packets_answered")
     );
 }
+
+/// Commands of ipbench's controller and its way to read answers: those of a command by one call, and data by their length.
+struct Controller(std::net::TcpStream);
+
+impl Controller {
+    fn connect(address: &str) -> Self {
+        let stream = std::net::TcpStream::connect(address).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
+        let mut controller = Self(stream);
+        assert_eq!(controller.answer(), "100 IPBENCH V1.0\n");
+        controller
+    }
+
+    fn say(&mut self, line: &str) {
+        self.0.write_all(format!("{line}\n").as_bytes()).unwrap();
+    }
+
+    /// What one call gives.
+    fn answer(&mut self) -> String {
+        let mut bytes = [0; 1024];
+        let count = self.0.read(&mut bytes).unwrap();
+        String::from_utf8(bytes[..count].to_vec()).unwrap()
+    }
+
+    fn ask(&mut self, line: &str) -> String {
+        self.say(line);
+        self.answer()
+    }
+
+    /// What comes until the target closes.
+    fn rest(&mut self) -> String {
+        let mut text = String::new();
+        self.0.read_to_string(&mut text).unwrap();
+        text
+    }
+}
+
+#[test]
+fn controllers_of_ipbench_are_told_how_busy_the_host_was() {
+    let mut command = forebay();
+    command.args(["load", "--echo", "127.0.0.1:0", "--ipbench", "127.0.0.1:0"]);
+    let run = start(command.args(["--format", "json"]));
+    let address = wait_for("the target", || {
+        let said = run.said();
+        let behind = said.split("answered at ").nth(1)?;
+        behind.split_whitespace().next().map(str::to_owned)
+    });
+    let mut controller = Controller::connect(&address);
+    assert_eq!(controller.ask("HELLO"), "200 OK (Ready to go)\n");
+    // Another one has to wait, and what it says meanwhile changes nothing.
+    let mut other = Controller::connect(&address);
+    other.say("HELLO");
+    assert_eq!(
+        other.rest(),
+        "421 SERVICE NOT AVAILABLE (Already Running)\n"
+    );
+    // One that says too much ends itself alone.
+    let mut loud = Controller::connect(&address);
+    loud.0.write_all(&[b'x'; 1_100]).unwrap();
+    assert_eq!(loud.rest(), "500 SYNTAX ERROR\n");
+    assert_eq!(controller.ask("LOAD cpu_target_lukem"), "200 OK\n");
+    assert_eq!(controller.ask("SETUP args::\"\""), "200 OK\n");
+    controller.say("START");
+    // The kernel's counts of CPU time have gone on by then: this thread is at work for more than a tick.
+    let before = std::fs::read_to_string("/proc/stat").unwrap();
+    wait_for("a tick of the host", || {
+        let after = std::fs::read_to_string("/proc/stat").unwrap();
+        (after.lines().next() != before.lines().next()).then_some(())
+    });
+    controller.say("STOP");
+    let said = controller.rest();
+    let (status, rest) = said.split_once('\n').unwrap();
+    assert_eq!(status, "220 VALID DATA (Data to follow)");
+    let (length, data) = rest.split_once('\n').unwrap();
+    let length: usize = length
+        .strip_prefix("Content-length: ")
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert_eq!(data.len(), length);
+    let busy: f64 = data.strip_suffix("\n\0").unwrap().parse().unwrap();
+    assert!((0.0..=100.0).contains(&busy), "{busy}");
+    // The target is free again.
+    let mut next = Controller::connect(&address);
+    assert_eq!(next.ask("HELLO"), "200 OK (Ready to go)\n");
+    let mut ender = Controller::connect(&address);
+    ender.say("ABORT");
+    assert_eq!((ender.rest(), next.rest()), (String::new(), String::new()));
+    let record = end(run, 0);
+    assert_eq!(record["ipbench_tests"], 1);
+}
