@@ -70,10 +70,9 @@ impl Schedule {
     /// What was due at `instant_ns` is sent at `now_ns`: the schedule slips by what that is too late.
     pub(crate) const fn sent(&mut self, instant_ns: u64, now_ns: u64) {
         let late_ns = now_ns.saturating_sub(instant_ns);
-        if late_ns > LAG_MAX_NS {
-            self.begun_ns += late_ns - LAG_MAX_NS;
-            self.slipped_ns += late_ns - LAG_MAX_NS;
-        }
+        let slip_ns = late_ns.saturating_sub(LAG_MAX_NS);
+        self.begun_ns += slip_ns;
+        self.slipped_ns += slip_ns;
     }
 
     /// By how much it slipped, ns.

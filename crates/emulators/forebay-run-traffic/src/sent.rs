@@ -102,7 +102,7 @@ mod tests {
             source_port,
             destination_port: 80,
         };
-        // Of row 1 the second packet is refused, of row 2 all, and rows 3 and 4 have packets left at the end.
+        // Of row 1 the second packet is refused, of row 2 all, and rows 3 and 4 have packets left at the end. Row 1 ends before row 0, and is written before it.
         for row in 0..=4 {
             sent.begin(row, &key(row as u16));
             sent.begin(row, &key(9));
@@ -119,9 +119,9 @@ mod tests {
         count(1, reverse, 31, 6, false);
         count(3, forward, 70, 7, false);
         count(0, reverse, 50, 8, false);
+        count(1, forward, 40, 0, true);
         count(0, forward, 102, 9, true);
         count(2, forward, 1, 0, true);
-        count(1, forward, 40, 0, true);
         sent.cut().unwrap();
         sent.finish().unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
@@ -129,8 +129,8 @@ mod tests {
         assert_eq!(
             rows,
             [
-                "0,10.0.0.1,10.0.0.2,0,80,6,2,202,1,50,5,9,1,1",
                 "1,10.0.0.1,10.0.0.2,1,80,6,0,0,1,31,6,6,0,2",
+                "0,10.0.0.1,10.0.0.2,0,80,6,2,202,1,50,5,9,1,1",
                 "3,10.0.0.1,10.0.0.2,3,80,6,1,70,0,0,7,7,8,0",
             ]
         );
