@@ -227,13 +227,13 @@ impl Table {
     /// What the clock will be behind a packet with this time, as far as that is believed, and not beyond the packet, ns. Where the input can wait, the table is asked
     /// for what is over by then, one [`Self::poll_timeout`] after the other ([`Self::pass`]): time goes through a silence as it would with packets.
     #[inline]
-    pub const fn believed_ns(&self, time_ns: u64) -> u64 {
+    pub fn believed_ns(&self, time_ns: u64) -> u64 {
         let mut ahead = self.ahead;
         let believed_ns = ahead.hear(self.heard_ns, self.idle_ns, time_ns);
-        if believed_ns < time_ns || time_ns < self.clock_ns {
+        if time_ns < self.clock_ns {
             believed_ns
         } else {
-            time_ns
+            believed_ns.min(time_ns)
         }
     }
 

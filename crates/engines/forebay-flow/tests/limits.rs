@@ -177,6 +177,24 @@ fn what_is_believed_of_a_packet_is_what_the_clock_then_says() {
     }
 }
 
+/// Behind a time that the clock was moved to by hand, a witness is believed, and time goes no further than the packet.
+#[test]
+fn what_is_believed_of_a_packet_at_the_clocks_time_is_that_time() {
+    let mut table = Table::new(&Config::default()).unwrap();
+    let mut plugins = Plugins::new(&[], table.places());
+    let handle = |table: &mut Table, time_s| {
+        table.handle_packet(&packet(1, ACK, time_s * SECOND_NS), &mut |_| ());
+    };
+    // In s, with an idle time-out of 30: the second packet is the first one's witness, and the third one waits for its own.
+    handle(&mut table, 100);
+    handle(&mut table, 101);
+    table.pass(200 * SECOND_NS, &mut plugins.watch(&mut |_, _| ()));
+    handle(&mut table, 205);
+    assert_eq!(table.clock_ns(), 200 * SECOND_NS);
+    let believed_s = [200, 201].map(|time_s| table.believed_ns(time_s * SECOND_NS) / SECOND_NS);
+    assert_eq!(believed_s, [200, 201]);
+}
+
 #[test]
 fn what_is_believed_is_the_same_with_time_gone_through_before_packets() {
     // In s, idle after 30: behind 946 come two that are far ahead, the nearer one second, and each gets a witness. On the way to 1,000 flows are over at 975 and 976, of which 1,000 is
