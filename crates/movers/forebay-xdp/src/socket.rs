@@ -62,6 +62,9 @@ pub enum NotSent {
         /// The most.
         most_bytes: usize,
     },
+    /// Whoever was to write it did not.
+    #[error("its bytes were not written")]
+    Unfilled,
 }
 
 #[derive(Debug)]
@@ -186,10 +189,25 @@ impl Port {
     /// # Errors
     /// All buffers are on their way, or the frame is too short or too long.
     pub fn send(&mut self, frame: &[u8]) -> Result<(), NotSent> {
+        self.send_with(frame.len(), &mut |place| {
+            place.copy_from_slice(frame);
+            true
+        })
+    }
+
+    /// Takes a frame of so many bytes for sending, which `fill` writes to where it lies. The kernel sees it after [`flush`](Self::flush).
+    ///
+    /// # Errors
+    /// All buffers are on their way, the frame is too short or too long, or `fill` gives false: then nothing of it is sent.
+    pub fn send_with(
+        &mut self,
+        bytes: usize,
+        fill: &mut dyn FnMut(&mut [u8]) -> bool,
+    ) -> Result<(), NotSent> {
         let most_bytes = self.umem.buffer_bytes();
-        if !(FRAME_BYTES_MIN..=most_bytes).contains(&frame.len()) {
+        if !(FRAME_BYTES_MIN..=most_bytes).contains(&bytes) {
             return Err(NotSent::Length {
-                frame_bytes: frame.len(),
+                frame_bytes: bytes,
                 least_bytes: FRAME_BYTES_MIN,
                 most_bytes,
             });
@@ -201,17 +219,19 @@ impl Port {
             sending.free.push(buffer);
             return Err(NotSent::Full);
         }
-        if let Some(bytes) = self.umem.bytes_mut(&mut buffer, frame.len()) {
-            bytes.copy_from_slice(frame);
+        let place = self.umem.bytes_mut(&mut buffer, bytes);
+        if !place.is_some_and(fill) {
+            sending.free.push(buffer);
+            return Err(NotSent::Unfilled);
         }
         let descriptor = Descriptor {
             address: self.umem.lend(buffer, Place::Sending),
-            length: frame.len() as u32,
+            length: bytes as u32,
             options: 0,
         };
         sending.ring.push(descriptor);
         self.counts.sent += 1;
-        self.counts.sent_octets += frame.len() as u64;
+        self.counts.sent_octets += bytes as u64;
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Drivers: frames from a card and onto one.
 //!
 //! ```text
-//! card ─▶ ReceiveSide ─▶ a visit for each frame        frame ─▶ SendSide::send … SendSide::flush ─▶ card
+//! card ─▶ ReceiveSide ─▶ a visit for each frame        frame ─▶ SendSide::send_with … SendSide::flush ─▶ card
 //! ```
 //!
 //! A [`Driver`] has two halves, which may go to two threads, and a [`Card`] that says how the card is. None of them ever waits: each half has a descriptor that is waited
@@ -88,6 +88,9 @@ pub trait ReceiveSide: Send + Debug {
     fn counts(&mut self) -> Result<ReceiveCounts, DriverError>;
 }
 
+/// Writes a frame into a place of its length; false where it cannot: the place may then have anything.
+pub type Fill<'a> = &'a mut dyn FnMut(&mut [u8]) -> bool;
+
 /// What became of a frame that is to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
@@ -110,13 +113,25 @@ pub enum Flushed {
 
 /// The half of a driver that frames go to.
 pub trait SendSide: Send + Debug {
+    /// Takes a frame of so many bytes, which `fill` writes to where the driver has it; never waits. `fill` is called once at most, and not for a frame that is too short,
+    /// too long with any tag, or without room. Where it gives false the driver has nothing of the frame ([`CardOutDrop::NotFilled`]).
+    fn send_with(&mut self, bytes: usize, fill: Fill<'_>) -> Sent;
+
     /// Takes a copy of a frame; never waits.
-    fn send(&mut self, frame: &[u8]) -> Sent;
+    fn send(&mut self, frame: &[u8]) -> Sent {
+        self.send_with(frame.len(), &mut |place| {
+            let is_whole = place.len() == frame.len();
+            if is_whole {
+                place.copy_from_slice(frame);
+            }
+            is_whole
+        })
+    }
 
     /// Gives the card what was taken, and wakes it once; never waits. Called after each batch. What the card gives up is counted by its reason.
     fn flush(&mut self) -> Flushed;
 
-    /// Tells what became of frames that were taken: of each once, in the order in which they were taken. It may be told after any call of [`send`](Self::send) or
+    /// Tells what became of frames that were taken: of each once, in the order in which they were taken. It may be told after any call of [`send_with`](Self::send_with) or
     /// [`flush`](Self::flush), and for a card whose buffers come back later, after a later one.
     fn fates(&mut self, told: &mut dyn FnMut(Fate));
 

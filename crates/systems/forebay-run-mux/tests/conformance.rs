@@ -151,6 +151,44 @@ fn what_is_sent_arrives_byte_for_byte(mut world: World) {
 }
 
 held!(
+    a_frame_is_written_where_the_driver_has_it_or_nothing_of_it_goes,
+    Room::Ample, none,
+    packet Packet, blocks Blocks, xdp Xdp, tap Tap, pcap Pcap, emulated Emulated);
+
+fn a_frame_is_written_where_the_driver_has_it_or_nothing_of_it_goes(mut world: World) {
+    let frames: Vec<_> = (0..60)
+        .map(|number| frame(number, 100 + number as usize))
+        .collect();
+    for (number, frame) in frames.iter().enumerate() {
+        let is_there = number % 3 != 1;
+        let mut fill = |place: &mut [u8]| {
+            // Also of a frame that fails something was written.
+            place.copy_from_slice(frame);
+            is_there
+        };
+        let wanted = match is_there {
+            true => Sent::Taken,
+            false => Sent::Refused(CardOutDrop::NotFilled),
+        };
+        let sent = world.driver.send.send_with(frame.len(), &mut fill);
+        assert_eq!(sent, wanted);
+    }
+    for bytes in [13, 1_519] {
+        let unasked = &mut |_: &mut [u8]| panic!("{bytes} bytes");
+        let sent = world.driver.send.send_with(bytes, unasked);
+        assert!(matches!(sent, Sent::Refused(_)));
+    }
+    world.driver.send.flush();
+    let wanted: Vec<_> = (0..60).filter(|number| number % 3 != 1).collect();
+    let wanted: Vec<_> = wanted.iter().map(|at| frames[*at].clone()).collect();
+    assert_eq!(world.far_receives(wanted.len()), wanted);
+    let counts = world.driver.send.counts().unwrap();
+    assert_eq!(counts.refused[CardOutDrop::NotFilled], 20);
+    assert_eq!(counts.taken.items, wanted.len() as u64);
+    assert_closed(&mut world);
+}
+
+held!(
     a_frame_that_is_too_long_or_short_is_refused_by_name,
     Room::Ample, none,
     packet Packet, blocks Blocks, xdp Xdp, tap Tap, pcap Pcap, emulated Emulated);

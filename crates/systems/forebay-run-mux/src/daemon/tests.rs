@@ -15,7 +15,7 @@ use forebay_sys::seqpacket::{Arrived, SeqSocket};
 use super::*;
 use crate::driver::emulated::{self, EmulatedOptions, FarEnd};
 use crate::driver::{
-    DriverError, Fate, Link, ReceiveCounts, ReceiveSide, SendCounts, SendSide, Sent,
+    DriverError, Fate, Fill, Link, ReceiveCounts, ReceiveSide, SendCounts, SendSide, Sent,
 };
 
 /// A daemon, and the other end of its cable.
@@ -345,10 +345,10 @@ struct Narrow {
 }
 
 impl SendSide for Narrow {
-    fn send(&mut self, frame: &[u8]) -> Sent {
+    fn send_with(&mut self, bytes: usize, fill: Fill<'_>) -> Sent {
         match self.is_shut.load(Ordering::Relaxed) {
             true => Sent::NoRoom,
-            false => self.card.send(frame),
+            false => self.card.send_with(bytes, fill),
         }
     }
 

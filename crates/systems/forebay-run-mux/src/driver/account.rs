@@ -50,6 +50,8 @@ reasons! {
         Down = "down",
         /// The card is there no more.
         Gone = "gone",
+        /// Its bytes could not be had when the driver was to copy them.
+        NotFilled = "not_filled",
         /// The kernel gave it up for another reason.
         Other = "other",
     }
@@ -284,7 +286,7 @@ mod tests {
         let dropped = OutDrops::from_fn(|_| 1);
         SendCounts {
             taken: Items {
-                items: 20,
+                items: 21,
                 bytes: 99,
             },
             out: 9,

@@ -13,8 +13,8 @@ use forebay_sys::eventfd::EventFd;
 use super::account::{CardInDrop, CardOutDrop, InDrops, ReceiveCounts, SendCounts};
 use super::fates::Fates;
 use super::{
-    Card, CardState, Driver, DriverError, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Fate, Flushed, Link,
-    LinkCounts, ReceiveSide, SendSide, Sent,
+    Card, CardState, Driver, DriverError, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Fate, Fill, Flushed,
+    Link, LinkCounts, ReceiveSide, SendSide, Sent,
 };
 
 /// Most frames that the driver has taken, and the card not yet.
@@ -256,23 +256,31 @@ struct EmulatedSend {
     counts: SendCounts,
 }
 
+impl EmulatedSend {
+    fn refuse(&mut self, why: CardOutDrop) -> Sent {
+        self.counts.refused[why] += 1;
+        Sent::Refused(why)
+    }
+}
+
 impl SendSide for EmulatedSend {
-    fn send(&mut self, frame: &[u8]) -> Sent {
-        let counts = &mut self.counts;
-        if frame.len() > self.frame_bytes_max {
-            counts.refused[CardOutDrop::TooLong] += 1;
-            return Sent::Refused(CardOutDrop::TooLong);
+    fn send_with(&mut self, bytes: usize, fill: Fill<'_>) -> Sent {
+        if bytes > self.frame_bytes_max {
+            return self.refuse(CardOutDrop::TooLong);
         }
-        if frame.len() < FRAME_BYTES_MIN {
-            counts.refused[CardOutDrop::TooShort] += 1;
-            return Sent::Refused(CardOutDrop::TooShort);
+        if bytes < FRAME_BYTES_MIN {
+            return self.refuse(CardOutDrop::TooShort);
         }
         if self.batch.len() == BATCH_FRAMES_MAX && self.flush() == Flushed::Waits {
             self.counts.no_room += 1;
             return Sent::NoRoom;
         }
-        self.batch.push_back(frame.to_vec());
-        self.counts.taken.add(frame.len() as u32);
+        let mut frame = vec![0; bytes];
+        if !fill(&mut frame) {
+            return self.refuse(CardOutDrop::NotFilled);
+        }
+        self.batch.push_back(frame);
+        self.counts.taken.add(bytes as u32);
         Sent::Taken
     }
 

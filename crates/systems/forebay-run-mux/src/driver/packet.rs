@@ -16,7 +16,9 @@ use self::receive::{of_blocks, of_frames};
 use super::account::{CardOutDrop, OutDrops, SendCounts};
 use super::card::InterfaceCard;
 use super::fates::Fates;
-use super::{Driver, DriverError, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Fate, Flushed, SendSide, Sent};
+use super::{
+    Driver, DriverError, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Fate, Fill, Flushed, SendSide, Sent,
+};
 
 /// A card whose queue is full is given the same frame again for so long, in ns: a queue of a thousand long frames leaves a link of 1 Gb/s in 12 ms.
 const BUSY_NS: u64 = 100_000_000;
@@ -129,27 +131,25 @@ impl PacketSend {
 }
 
 impl SendSide for PacketSend {
-    fn send(&mut self, frame: &[u8]) -> Sent {
-        if frame.len() > self.frame_bytes_max {
+    fn send_with(&mut self, bytes: usize, fill: Fill<'_>) -> Sent {
+        if bytes > self.frame_bytes_max {
             return self.refuse(CardOutDrop::TooLong);
         }
-        if frame.len() < FRAME_BYTES_MIN {
+        if bytes < FRAME_BYTES_MIN {
             return self.refuse(CardOutDrop::TooShort);
         }
         if self.batch.frames() == BATCH_FRAMES_MAX {
             self.flush();
         }
-        let Some(place) = self
-            .batch
-            .room()
-            .and_then(|room| room.get_mut(..frame.len()))
-        else {
+        let Some(place) = self.batch.room().and_then(|room| room.get_mut(..bytes)) else {
             self.no_room += 1;
             return Sent::NoRoom;
         };
-        place.copy_from_slice(frame);
-        self.batch.push(frame.len());
-        self.taken.add(frame.len() as u32);
+        if !fill(place) {
+            return self.refuse(CardOutDrop::NotFilled);
+        }
+        self.batch.push(bytes);
+        self.taken.add(bytes as u32);
         Sent::Taken
     }
 

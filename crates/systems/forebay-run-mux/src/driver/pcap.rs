@@ -11,13 +11,13 @@ use forebay_link::pcap::Frames;
 use forebay_mux::{Items, Mac};
 use forebay_sys::clock;
 use forebay_sys::eventfd::EventFd;
-use forebay_wire::pcap::{PACKET_HEADER_BYTES, file_header, packet_header};
+use forebay_wire::pcap::{file_header, packet_header};
 
 use super::account::{CardInDrop, CardOutDrop, InDrops, ReceiveCounts, SendCounts};
 use super::fates::Fates;
 use super::{
-    Card, CardState, Driver, DriverError, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Fate, Flushed, Link,
-    LinkCounts, ReceiveSide, SendSide, Sent,
+    Card, CardState, Driver, DriverError, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Fate, Fill, Flushed,
+    Link, LinkCounts, ReceiveSide, SendSide, Sent,
 };
 
 /// Most frames that the driver has taken, and the file not yet.
@@ -284,19 +284,31 @@ impl PcapSend {
     }
 }
 
+impl PcapSend {
+    /// Has a frame written behind the others, with its head; or nothing of it, and false.
+    fn append(&mut self, bytes: usize, fill: Fill<'_>) -> bool {
+        let before = self.batch.len();
+        let head = packet_header(clock::realtime_ns(), bytes as u32, bytes as u32);
+        self.batch.extend(head);
+        let from = self.batch.len();
+        self.batch.resize(from + bytes, 0);
+        let is_filled = self.batch.get_mut(from..).is_some_and(fill);
+        if !is_filled {
+            self.batch.truncate(before);
+        }
+        is_filled
+    }
+}
+
 impl SendSide for PcapSend {
-    fn send(&mut self, frame: &[u8]) -> Sent {
-        let why = match frame.len() {
+    fn send_with(&mut self, bytes: usize, fill: Fill<'_>) -> Sent {
+        let why = match bytes {
             long if long > self.frame_bytes_max => CardOutDrop::TooLong,
             short if short < FRAME_BYTES_MIN => CardOutDrop::TooShort,
-            bytes => {
-                let bytes = bytes as u32;
-                self.batch.reserve(PACKET_HEADER_BYTES + frame.len());
-                self.batch
-                    .extend(packet_header(clock::realtime_ns(), bytes, bytes));
-                self.batch.extend_from_slice(frame);
+            _ if !self.append(bytes, fill) => CardOutDrop::NotFilled,
+            _ => {
                 self.batch_frames += 1;
-                self.counts.taken.add(bytes);
+                self.counts.taken.add(bytes as u32);
                 if self.batch_frames == BATCH_FRAMES_MAX {
                     self.flush();
                 }

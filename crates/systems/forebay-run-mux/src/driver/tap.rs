@@ -13,8 +13,8 @@ use super::account::{CardInDrop, CardOutDrop, InDrops, ReceiveCounts, SendCounts
 use super::card::InterfaceCard;
 use super::fates::Fates;
 use super::{
-    Card, CardState, Driver, DriverError, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Fate, Flushed, Link,
-    LinkCounts, ReceiveSide, SendSide, Sent,
+    Card, CardState, Driver, DriverError, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Fate, Fill, Flushed,
+    Link, LinkCounts, ReceiveSide, SendSide, Sent,
 };
 
 /// Room for the longest frame that there can be.
@@ -53,6 +53,7 @@ pub fn open(interface: &str, options: &TapOptions) -> Result<Driver, DriverError
         fates: Fates::default(),
         card: InterfaceCard::open(interface)?,
         told: Told::default(),
+        room: vec![0; ROOM_BYTES],
         frame_bytes_max: options.frame_bytes_max,
         counts: SendCounts::default(),
     };
@@ -171,6 +172,8 @@ struct TapSend {
     /// What the interface is asked over, which counts what it received.
     card: InterfaceCard,
     told: Told,
+    /// For frames that are written by whoever has them.
+    room: Vec<u8>,
     frame_bytes_max: usize,
     counts: SendCounts,
 }
@@ -181,32 +184,23 @@ impl TapSend {
         Sent::Refused(why)
     }
 
-    fn put(&self, frame: &[u8]) -> Result<(), Errno> {
-        loop {
-            match self.tap.send(frame) {
-                Ok(_) => return Ok(()),
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno),
-            }
+    /// Why a frame of this length can never be sent.
+    const fn wrong_length(&self, bytes: usize) -> Option<CardOutDrop> {
+        if bytes > self.frame_bytes_max {
+            Some(CardOutDrop::TooLong)
+        } else if bytes < FRAME_BYTES_MIN {
+            Some(CardOutDrop::TooShort)
+        } else {
+            None
         }
     }
-}
 
-impl SendSide for TapSend {
-    /// The kernel is given each frame at once.
-    fn send(&mut self, frame: &[u8]) -> Sent {
-        if frame.len() > self.frame_bytes_max {
-            return self.refuse(CardOutDrop::TooLong);
-        }
-        if frame.len() < FRAME_BYTES_MIN {
-            return self.refuse(CardOutDrop::TooShort);
-        }
-        let put = self.put(frame);
+    fn count(&mut self, bytes: usize, put: Result<(), Errno>) -> Sent {
         if put == Err(Errno::AGAIN) {
             self.counts.no_room += 1;
             return Sent::NoRoom;
         }
-        self.counts.taken.add(frame.len() as u32);
+        self.counts.taken.add(bytes as u32);
         match put {
             Ok(()) => {
                 self.counts.out += 1;
@@ -219,6 +213,40 @@ impl SendSide for TapSend {
             }
         }
         Sent::Taken
+    }
+}
+
+fn put(tap: &Tap, frame: &[u8]) -> Result<(), Errno> {
+    loop {
+        match tap.send(frame) {
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+impl SendSide for TapSend {
+    /// The kernel copies each frame at once, by a call: what `fill` writes is a copy before that.
+    fn send_with(&mut self, bytes: usize, fill: Fill<'_>) -> Sent {
+        if let Some(why) = self.wrong_length(bytes) {
+            return self.refuse(why);
+        }
+        let place = self.room.get_mut(..bytes).filter(|place| !place.is_empty());
+        let Some(frame) = place.and_then(|place| fill(place).then_some(place)) else {
+            return self.refuse(CardOutDrop::NotFilled);
+        };
+        let put = put(&self.tap, frame);
+        self.count(bytes, put)
+    }
+
+    /// Without a copy before that of the kernel.
+    fn send(&mut self, frame: &[u8]) -> Sent {
+        if let Some(why) = self.wrong_length(frame.len()) {
+            return self.refuse(why);
+        }
+        let put = put(&self.tap, frame);
+        self.count(frame.len(), put)
     }
 
     fn flush(&mut self) -> Flushed {

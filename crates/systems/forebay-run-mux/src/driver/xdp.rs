@@ -17,8 +17,8 @@ use super::account::{CardInDrop, CardOutDrop, InDrops, ReceiveCounts, SendCounts
 use super::card::InterfaceCard;
 use super::checksum::complete_begun;
 use super::{
-    Card, CardState, Driver, DriverError, FRAME_BYTES_MAX, Fate, Flushed, LinkCounts, ReceiveSide,
-    SendSide, Sent,
+    Card, CardState, Driver, DriverError, FRAME_BYTES_MAX, Fate, Fill, Flushed, LinkCounts,
+    ReceiveSide, SendSide, Sent,
 };
 
 /// Frames that are taken out of the ring at once.
@@ -234,31 +234,36 @@ struct Told {
     refused: u64,
 }
 
-impl XdpSend {
-    /// Such a socket gives the interface whatever it has: what is too long would be lost on the way.
-    fn is_too_long(&self, frame: &[u8]) -> bool {
-        let is_tagged = frame.get(HEADER_BYTES - 2..HEADER_BYTES) == Some(&[0x81, 0]);
-        let tag = if is_tagged { TAG_BYTES } else { 0 };
-        let mtu_bytes = self.mtu_bytes.load(Ordering::Relaxed) as usize;
-        frame.len() > self.frame_bytes_max.min(mtu_bytes + HEADER_BYTES + tag)
-    }
+/// Whether it has a VLAN tag, which the interface takes besides its longest packet.
+fn is_tagged(frame: &[u8]) -> bool {
+    frame.get(HEADER_BYTES - 2..HEADER_BYTES) == Some(&[0x81, 0])
 }
 
 impl SendSide for XdpSend {
-    fn send(&mut self, frame: &[u8]) -> Sent {
-        let sent = match self.is_too_long(frame) {
-            true => Sent::Refused(CardOutDrop::TooLong),
-            false => match lock(&self.port).send(frame) {
-                Ok(()) => Sent::Taken,
-                Err(NotSent::Full) => Sent::NoRoom,
-                Err(NotSent::Length { least_bytes, .. }) if frame.len() < least_bytes => {
-                    Sent::Refused(CardOutDrop::TooShort)
-                }
-                Err(NotSent::Length { .. }) => Sent::Refused(CardOutDrop::TooLong),
-            },
+    /// Such a socket gives the interface whatever it has: what is too long would be lost on the way.
+    fn send_with(&mut self, bytes: usize, fill: Fill<'_>) -> Sent {
+        let untagged_max = self.mtu_bytes.load(Ordering::Relaxed) as usize + HEADER_BYTES;
+        let bytes_max = self.frame_bytes_max.min(untagged_max + TAG_BYTES);
+        let mut is_too_long = bytes > bytes_max;
+        let sent = match is_too_long {
+            true => Err(NotSent::Unfilled),
+            false => lock(&self.port).send_with(bytes, &mut |place| {
+                let is_filled = fill(place);
+                is_too_long = is_filled && bytes > untagged_max && !is_tagged(place);
+                is_filled && !is_too_long
+            }),
+        };
+        let sent = match sent {
+            Ok(()) => Sent::Taken,
+            Err(NotSent::Full) => Sent::NoRoom,
+            Err(NotSent::Unfilled) if !is_too_long => Sent::Refused(CardOutDrop::NotFilled),
+            Err(NotSent::Length { least_bytes, .. }) if bytes < least_bytes => {
+                Sent::Refused(CardOutDrop::TooShort)
+            }
+            Err(NotSent::Length { .. } | NotSent::Unfilled) => Sent::Refused(CardOutDrop::TooLong),
         };
         match sent {
-            Sent::Taken => self.counts.taken.add(frame.len() as u32),
+            Sent::Taken => self.counts.taken.add(bytes as u32),
             Sent::NoRoom => self.counts.no_room += 1,
             Sent::Refused(why) => self.counts.refused[why] += 1,
         }
