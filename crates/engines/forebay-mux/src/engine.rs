@@ -3,6 +3,8 @@
 //! The memory is the caller's. A frame that is for a client gets the number of a buffer, into which the caller copies it; a packet that a client hands over
 //! is named by a descriptor that the caller has copied out of the client's memory.
 
+mod lies;
+
 use core::fmt;
 
 use thiserror::Error;
@@ -11,9 +13,7 @@ use crate::account::{ClientCounts, DeliveryCounts, FrameCounts, Residual};
 use crate::buffers::{BufferId, DeliveryDrop, ReceivePool, ReturnFault, Share, ShareError};
 use crate::classify::{Classifier, Verdict};
 use crate::client::{CLIENTS_MAX, ClientId, ClientSet};
-use crate::descriptor::{
-    Descriptor, DescriptorCheck, DescriptorFault, TransmitFault, TransmitLimits,
-};
+use crate::descriptor::{Descriptor, DescriptorCheck, DescriptorFault, TransmitLimits};
 use crate::mac::Mac;
 use crate::policy::PolicyConfig;
 use crate::responder::{ANSWER_BYTES_MAX, Responder, ResponderCounts};
@@ -318,8 +318,8 @@ impl Mux {
     }
 
     /// Takes a packet that a client hands over, by a copy of its descriptor. When the descriptor can be true, `copy` copies the packet out of the client's
-    /// memory, so that the client cannot change it any longer, and says which sender it names; of a trusted client, whose packets stay where they are,
-    /// nothing.
+    /// memory, so that the client cannot change it any longer, and says which sender it names; of a trusted client, whose packets stay where they are, it
+    /// says that alone ([`Self::finish_foreign`]).
     ///
     /// # Errors
     /// The client lied, or the packet is dropped; both are counted.
@@ -354,20 +354,6 @@ impl Mux {
             self.give_back(client, packet.buffer);
             Refused::Dropped(why)
         })
-    }
-
-    fn refuse(&mut self, client: ClientId, fault: DescriptorFault) -> Refused {
-        self.transmit.refuse(client, fault.kind());
-        if self.lied_too_often(client, fault.kind()) {
-            self.remove_client(client);
-            return Refused::Disconnected(fault);
-        }
-        Refused::Fault(fault)
-    }
-
-    fn lied_too_often(&self, client: ClientId, kind: TransmitFault) -> bool {
-        let check = self.checks[client.index()].as_ref();
-        check.is_some_and(|check| self.is_too_often(check.faults()[kind]))
     }
 
     /// Says what to do now. Packets that waited too long are dropped first: `freed` gets the buffers that go back to their clients.

@@ -356,6 +356,14 @@ impl Transmit {
         queue.counts.drop(TransmitDrop::Sojourn, packet.bytes);
     }
 
+    /// Drops a packet that was given to the card, and of which the client lied.
+    pub fn finish_lied(&mut self, client: ClientId, packet: Packet, fault: TransmitFault) {
+        let queue = &mut self.queues[client.index()];
+        queue.in_card.sub(packet.bytes);
+        queue.counts.held_now.sub(packet.bytes);
+        queue.counts.dropped[TransmitLoss::First(fault)].add(packet.bytes);
+    }
+
     /// When the next packet is to be dropped, if that is before this time, ns.
     fn expiry_before(&mut self, ns: u64) -> Option<u64> {
         if self.none_expires_before_ns >= ns {

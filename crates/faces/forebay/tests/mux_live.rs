@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use forebay_client::{Client, ClientError, Woken};
 use forebay_link::packet::{FrameBatch, SendPort};
+use forebay_run_mux::driver::packet::{self, PacketOptions};
 use forebay_testing::wire::{carries, is_inside, lay};
 use rig::{Run, forebay, signal, start, wait_for};
 use tempfile::TempDir;
@@ -103,6 +104,61 @@ fn a_client_of_a_daemon_that_is_killed_comes_again_to_the_next_one() {
         (&one["packets_asked"], &one["packets_sent"]),
         (&1.into(), &1.into())
     );
+    assert_eq!(json["drops"], serde_json::json!({}), "{json}");
+    rig::assert_closed(&json, &folder.path().join("out"));
+}
+
+/// A frame of the client, of a local experimental EtherType (IEEE 802).
+fn frame(number: usize) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 1, 0x88, 0xb5];
+    let rest = 0..number * 10;
+    frame.extend(rest.map(|at| (at * 7 + number) as u8));
+    frame
+}
+
+#[test]
+fn packets_of_a_trusted_client_arrive_byte_for_byte_and_the_books_close() {
+    if !is_inside("packets_of_a_trusted_client_arrive_byte_for_byte_and_the_books_close") {
+        return;
+    }
+    lay();
+    carries();
+    let folder = TempDir::new().unwrap();
+    let file = file(folder.path());
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, format!("{text}trusted = true\n")).unwrap();
+    let mut far = packet::open("near", &PacketOptions::default()).unwrap();
+    let run = daemon(&file);
+    let mut client = client(folder.path());
+    give(&mut client);
+    let wanted: Vec<_> = (0..=150).map(frame).collect();
+    wanted.iter().for_each(|frame| client.send(frame).unwrap());
+    client.flush();
+    let mut came = Vec::new();
+    wait_for("all of them", || {
+        let mut visit = |frame: &[u8]| {
+            if frame[12..14] == [0x88, 0xb5] {
+                came.push(frame.to_vec());
+            }
+        };
+        far.receive.receive(256, &mut visit).unwrap();
+        (came.len() >= wanted.len()).then_some(())
+    });
+    assert_eq!(came, wanted);
+    let mut status = forebay();
+    status.args(["mux", "status", "--format", "json", "--control"]);
+    let status = start(status.arg(folder.path().join("socket.control"))).end();
+    assert_eq!(status.json_of(0)["clients"][0]["is_trusted"], true);
+    let counts = client.counts();
+    drop(client);
+    assert!(signal("INT", run.pid()));
+    let json = run.end().json_of(0);
+    let one = &json["clients"][0];
+    assert_eq!(one["is_trusted"], true, "{json}");
+    assert_eq!(one["packets_asked"], wanted.len(), "{json}");
+    assert_eq!(one["packets_sent"], wanted.len(), "{json}");
+    assert_eq!(one["frames_given"], FRAMES, "{json}");
+    assert_eq!(counts.sent, wanted.len() as u64);
     assert_eq!(json["drops"], serde_json::json!({}), "{json}");
     rig::assert_closed(&json, &folder.path().join("out"));
 }

@@ -390,7 +390,12 @@ impl Daemon {
         let clients = named.map(|((client, said), place)| {
             let counts = self.mux.counts(client);
             let name = said.name.as_deref().unwrap_or_default();
-            ClientSummary::of(name, place.connected, place.parted.clone(), &counts)
+            ClientSummary::of(
+                (name, said.trusted),
+                place.connected,
+                place.parted.clone(),
+                &counts,
+            )
         });
         let residual = self.mux.residual().items;
         let mut refused = self.door.refused.clone();

@@ -2,7 +2,8 @@
 //!
 //! Frames of the receive pool have the numbers of the engine's buffers, so that the engine alone knows which of them the client has, and judges what it says of
 //! them; the memory of a frame that was never given is not there. What a client hands over to be sent is copied out once, when the engine has found nothing wrong
-//! with where it says that it lies; the copy has the place of its buffer, and stays until the card has it.
+//! with where it says that it lies; the copy has the place of its buffer, and stays until the card has it. What a trusted client hands over stays where it is until the driver
+//! copies it: of that the sender's address alone is read before, and again in the driver's copy. Where it lies is what the engine has checked, and is not read again.
 
 use std::collections::TryReserveError;
 use std::error::Error;
@@ -10,9 +11,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use forebay_client::protocol::{Message, PoolShape};
 use forebay_mux::buffers::BufferId;
+use forebay_mux::transmit::Packet;
 use forebay_mux::{Mac, descriptor};
 use forebay_ring::{
-    BareReceiver, BareSender, Descriptor, FramePoolMemory, FramePoolSpec, RingError,
+    BareReceiver, BareSender, Descriptor, FramePoolMemory, FramePoolSpec, RingError, View,
 };
 use forebay_sys::seqpacket::{Arrived, SeqSocket};
 
@@ -84,8 +86,7 @@ pub(crate) struct Lane {
     pub(crate) socket: SeqSocket,
     sender: BareSender,
     receiver: BareReceiver,
-    /// Copies of what it handed over, by the numbers of its buffers.
-    copies: Copies,
+    outgoing: Outgoing,
     bell_record: Vec<u8>,
     /// Frames were given since the last bell.
     is_given: bool,
@@ -102,15 +103,41 @@ pub(crate) struct Lane {
 pub(crate) struct Ends {
     sender: BareSender,
     receiver: BareReceiver,
-    copies: Copies,
+    outgoing: Outgoing,
+}
+
+/// Where packets of a client wait to be sent.
+#[derive(Debug)]
+enum Outgoing {
+    /// In copies, by the numbers of its buffers.
+    Copied(Copies),
+    /// In its own memory: it is trusted, and has this address.
+    Left(Mac),
+}
+
+/// A packet that waits to be sent, for the driver to copy.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Waiting<'a> {
+    /// A copy.
+    Copied(&'a [u8]),
+    /// Where its client can change it, and the one sender that it may name.
+    Left(View<'a>, Mac),
+}
+
+/// The sender that a frame names.
+pub(crate) fn source(frame: &[u8]) -> Option<Mac> {
+    frame.get(6..)?.first_chunk().map(|mac| Mac(*mac))
 }
 
 impl Ends {
-    /// Makes the memory of a client: this side's ends, and the descriptors for the client.
+    /// Makes the memory of a client: this side's ends, and the descriptors for the client. Of one that is trusted its address is said, and it has no copies.
     ///
     /// # Errors
     /// Memory or descriptors are lacking.
-    pub(crate) fn make(sizes: Sizes) -> Result<(Self, Vec<OwnedFd>), Box<dyn Error>> {
+    pub(crate) fn make(
+        sizes: Sizes,
+        trusted: Option<Mac>,
+    ) -> Result<(Self, Vec<OwnedFd>), Box<dyn Error>> {
         let (receive, transmit) = (spec(sizes.receive), spec(sizes.transmit));
         let (down, up) = (
             FramePoolMemory::create(&receive)?,
@@ -120,7 +147,10 @@ impl Ends {
         let ends = Self {
             sender: BareSender::map(&receive, down.sender_fds()?)?,
             receiver: BareReceiver::map(&transmit, up.receiver_fds()?)?,
-            copies: Copies::new(sizes.transmit)?,
+            outgoing: match trusted {
+                Some(mac) => Outgoing::Left(mac),
+                None => Outgoing::Copied(Copies::new(sizes.transmit)?),
+            },
         };
         let mut fds = down.receiver_fds()?;
         fds.extend(up.sender_fds()?);
@@ -134,7 +164,7 @@ impl Lane {
         Self {
             sender: ends.sender,
             receiver: ends.receiver,
-            copies: ends.copies,
+            outgoing: ends.outgoing,
             bell_record: Message::Bell.emit(),
             socket,
             is_given: false,
@@ -184,25 +214,34 @@ impl Lane {
         self.receiver.next()
     }
 
-    /// Copies a packet out of the client's memory, and says which sender it names.
+    /// Copies a packet out of the client's memory, unless the client is trusted, and says which sender it names.
     #[inline]
-    pub(crate) fn copy(&mut self, of: descriptor::Descriptor) -> Option<Mac> {
-        let descriptor = Descriptor {
-            frame: of.buffer,
-            offset: of.offset,
-            len: of.length,
-            tag: 0,
-        };
-        let view = self.receiver.view(&descriptor)?;
-        let fill = |to: &mut [u8]| view.copy_to(0, to);
-        let copy = self.copies.fill(of.buffer, of.length, fill)?;
-        copy.get(6..)?.first_chunk().map(|mac| Mac(*mac))
+    pub(crate) fn take(&mut self, of: descriptor::Descriptor) -> Option<Mac> {
+        let view = view(&self.receiver, of.buffer, of.offset, of.length)?;
+        match &mut self.outgoing {
+            Outgoing::Copied(copies) => {
+                let fill = |to: &mut [u8]| view.copy_to(0, to);
+                source(copies.fill(of.buffer, of.length, fill)?)
+            }
+            Outgoing::Left(_) => view.array(6).map(Mac),
+        }
     }
 
-    /// The copy of a packet; nothing where there is none.
+    /// A packet that waits; nothing where there is none.
     #[inline]
-    pub(crate) fn packet(&self, buffer: u32, bytes: u32) -> Option<&[u8]> {
-        self.copies.of(buffer, bytes)
+    pub(crate) fn waiting(&self, packet: &Packet) -> Option<Waiting<'_>> {
+        let Packet {
+            buffer,
+            offset,
+            bytes,
+            ..
+        } = *packet;
+        match &self.outgoing {
+            Outgoing::Copied(copies) => copies.of(buffer, bytes).map(Waiting::Copied),
+            Outgoing::Left(mac) => {
+                view(&self.receiver, buffer, offset, bytes).map(|view| Waiting::Left(view, *mac))
+            }
+        }
     }
 
     /// Gives a buffer back to the client.
@@ -233,6 +272,17 @@ impl Lane {
         self.needs_bell = rung.is_err();
         rung.unwrap_or(false)
     }
+}
+
+/// The bytes of a packet in its client's memory, which can change at any time.
+#[inline]
+fn view(receiver: &BareReceiver, frame: u32, offset: u32, len: u32) -> Option<View<'_>> {
+    receiver.view(&Descriptor {
+        frame,
+        offset,
+        len,
+        tag: 0,
+    })
 }
 
 fn spec(shape: PoolShape) -> FramePoolSpec {

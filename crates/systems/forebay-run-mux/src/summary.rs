@@ -94,6 +94,8 @@ pub struct SettingChange {
 pub struct ClientSummary {
     /// Its name.
     pub name: String,
+    /// It is trusted: its packets are copied when they go, and not when they are handed over.
+    pub is_trusted: bool,
     /// Clients that had the place.
     pub connected: u64,
     /// How they were parted with, by reason.
@@ -120,7 +122,7 @@ pub struct ClientSummary {
 
 impl ClientSummary {
     pub(crate) fn of(
-        name: &str,
+        (name, is_trusted): (&str, bool),
         connected: u64,
         parted: BTreeMap<&'static str, u64>,
         counts: &ClientCounts<'_>,
@@ -139,6 +141,7 @@ impl ClientSummary {
         }
         Self {
             name: name.to_owned(),
+            is_trusted,
             connected,
             parted,
             frames_for: counts.delivery.came.items,

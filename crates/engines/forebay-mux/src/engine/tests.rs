@@ -1,6 +1,7 @@
 use super::*;
 use crate::account::Items;
 use crate::classify::Rule;
+use crate::descriptor::TransmitFault;
 
 const CLIENT: ClientId = ClientId::new(3);
 const TO: Mac = Mac([2, 0, 0, 0, 0, 3]);
@@ -142,5 +143,50 @@ fn while_the_card_is_full_waits_end_all_the_same() {
     let sojourn = forebay_ledger::OneOf::Second(crate::transmit::TransmitDrop::Sojourn);
     assert_eq!(counts.transmit.dropped[sojourn], two(400));
     assert_eq!(counts.transmit_held, Items::default());
+    assert!(mux.residual().is_zero());
+}
+
+/// Packets that were changed after they were offered: each is a lie, the buffer goes back, and one too many ends the client.
+#[test]
+fn a_packet_that_names_another_sender_when_it_goes_is_a_lie() {
+    let (mut mux, _, packet) = busy();
+    mux.faults_of_a_kind_max = Some(1);
+    let other = Mac([2, 0, 0, 0, 0, 4]);
+    let foreign = mux.finish_foreign(CLIENT, packet, other);
+    assert!(matches!(foreign, Refused::Fault(_)), "{foreign:?}");
+    let lie = forebay_ledger::OneOf::First(TransmitFault::ForeignSource);
+    let lied = |mux: &Mux| {
+        let counts = mux.counts(CLIENT);
+        (counts.transmit.dropped[lie], counts.transmit_held.items)
+    };
+    let (items, bytes) = (1, 200);
+    assert_eq!(lied(&mux), (Items { items, bytes }, 1));
+    assert!(mux.residual().is_zero());
+    // Its buffer is its own again.
+    let descriptor = Descriptor {
+        buffer: packet.buffer,
+        offset: 0,
+        length: 60,
+    };
+    assert_eq!(mux.offer(CLIENT, descriptor, 1, |_| Some(TO)), Ok(()));
+    let Next::Send(_, packet) = mux.poll(1, |_, _| {}) else {
+        panic!("nothing to send");
+    };
+    let foreign = mux.finish_foreign(CLIENT, packet, other);
+    assert!(matches!(foreign, Refused::Disconnected(_)), "{foreign:?}");
+    assert!(!mux.clients().contains(CLIENT));
+    assert_eq!(lied(&mux), (two(400), 0));
+    assert!(mux.residual().is_zero());
+}
+
+/// One that is its client's own all the same was not taken by the card.
+#[test]
+fn a_packet_of_its_own_sender_is_no_lie() {
+    let (mut mux, _, packet) = busy();
+    let dropped = Refused::Dropped(TransmitDrop::Card);
+    assert_eq!(mux.finish_foreign(CLIENT, packet, TO), dropped);
+    let card = forebay_ledger::OneOf::Second(TransmitDrop::Card);
+    let counts = mux.counts(CLIENT);
+    assert_eq!(counts.transmit.dropped[card].items, 1);
     assert!(mux.residual().is_zero());
 }

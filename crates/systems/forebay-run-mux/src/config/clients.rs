@@ -76,6 +76,8 @@ settings! {
         guarantee: u32 [0..=65_536] = 16,
         /// Its class for sending, by its place among the blocks; the first one is 0.
         class: u8 [0..=7] = 0,
+        /// What it sends is copied once, when it goes, and no more when it is handed over: less work, and its packets can change after that. It can harm nobody's memory, and name no other sender.
+        trusted: bool = false,
         /// Most frames that wait to be sent.
         transmit_queue: u32 [1..=65_536] = 256,
         /// Longest that a frame waits to be sent; one that would wait longer is dropped.

@@ -9,6 +9,7 @@ use forebay_sys::epoll::{Interest, Trigger};
 use forebay_sys::seqpacket::{Arrived, SeqSocket};
 
 use super::{CLIENTS, Daemon, Place};
+use crate::config::ClientSettings;
 use crate::door::Caller;
 use crate::lane::{Ends, Lane};
 
@@ -132,7 +133,9 @@ impl Daemon {
         socket: SeqSocket,
         welcome: &Message,
     ) -> Result<(), (SeqSocket, String)> {
-        let (ends, fds) = match Ends::make(self.sizes) {
+        let said = self.plan.clients.get(client.index());
+        let trusted = said.filter(|said| said.trusted).map(ClientSettings::mac);
+        let (ends, fds) = match Ends::make(self.sizes, trusted) {
             Ok(made) => made,
             Err(error) => return Err((socket, error.to_string())),
         };

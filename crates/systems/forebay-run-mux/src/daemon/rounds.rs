@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use forebay_mux::buffers::BufferId;
 use forebay_mux::descriptor::{Descriptor, TransmitFault};
 use forebay_mux::transmit::{Next, Packet};
-use forebay_mux::{ClientId, Items, Mux, Outlet, Refused, Returned};
+use forebay_mux::{ClientId, Items, Mac, Mux, Outlet, Refused, Returned};
 use forebay_ring::RingError;
 use forebay_sys::epoll::{Interest, Trigger};
 
@@ -13,7 +13,7 @@ use super::{Daemon, Given, Leaving, Place, SEND};
 use crate::books::AnswerCounts;
 use crate::driver::{Fate, Flushed, Link, SendSide, Sent};
 use crate::error::MuxError;
-use crate::lane::Lane;
+use crate::lane::{Lane, Waiting, source};
 
 /// Frames that are taken from the card in one round.
 const FRAMES: usize = 256;
@@ -176,7 +176,7 @@ impl Daemon {
             };
             // Without a copy there is no packet, which is no lie of the client: the card is given none, and that is counted.
             match mux.offer(client, descriptor, now_ns, |descriptor| {
-                lane.copy(descriptor)
+                lane.take(descriptor)
             }) {
                 Ok(()) => {}
                 Err(Refused::Disconnected(fault)) => {
@@ -250,20 +250,28 @@ impl Daemon {
     /// Gives a packet to the driver, or keeps it until there is room: false.
     fn give_to_card(&mut self, client: ClientId, packet: Packet) -> bool {
         let lane = self.places[client.index()].lane.as_ref();
-        let bytes = lane.and_then(|lane| lane.packet(packet.buffer, packet.bytes));
-        let mut sent = bytes.map(|bytes| self.driver.send.send(bytes));
+        let waiting = lane.and_then(|lane| lane.waiting(&packet));
+        let (card, mut foreign) = (&mut *self.driver.send, None);
+        let mut sent = waiting.map(|from| give(card, from, &mut foreign));
         if sent == Some(Sent::NoRoom) {
-            self.driver.send.flush();
-            sent = bytes.map(|bytes| self.driver.send.send(bytes));
+            card.flush();
+            sent = waiting.map(|from| give(card, from, &mut foreign));
         }
-        if sent == Some(Sent::NoRoom) {
-            self.pending = Some((client, packet));
-            return false;
-        }
-        if sent == Some(Sent::Taken) {
-            self.given.push_back(Given::Packet(client, packet));
-        } else {
-            finish(&mut self.mux, &mut self.places, client, packet, false);
+        match (sent, foreign) {
+            (Some(Sent::NoRoom), _) => {
+                self.pending = Some((client, packet));
+                return false;
+            }
+            (Some(Sent::Taken), _) => self.given.push_back(Given::Packet(client, packet)),
+            (_, Some(source)) => match self.mux.finish_foreign(client, packet, source) {
+                Refused::Disconnected(fault) => {
+                    self.leaving.push(lied(client, fault.to_string()));
+                }
+                Refused::Fault(_) | Refused::Dropped(_) => {
+                    free(&mut self.places, client, packet.buffer);
+                }
+            },
+            _ => finish(&mut self.mux, &mut self.places, client, packet, false),
         }
         true
     }
@@ -375,6 +383,19 @@ impl Daemon {
         }
         // It is parted with already.
         self.leaving.retain(|leaving| leaving.client != client);
+    }
+}
+
+/// Has the driver copy a packet. One that names another sender now than it may is not taken, and that one is said.
+fn give(card: &mut dyn SendSide, from: Waiting<'_>, foreign: &mut Option<Mac>) -> Sent {
+    match from {
+        Waiting::Copied(bytes) => card.send(bytes),
+        // Looked at in the copy: what the client changes after that does not go.
+        Waiting::Left(view, mac) => card.send_with(view.len(), &mut |place| {
+            let is_copied = view.copy_to(0, place);
+            *foreign = source(place).filter(|named| is_copied && *named != mac);
+            is_copied && foreign.is_none()
+        }),
     }
 }
 

@@ -1,5 +1,7 @@
 //! The daemon over cards of memory, with clients in the same thread: what comes between two frames is the test's to say.
 
+mod trusted;
+
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
