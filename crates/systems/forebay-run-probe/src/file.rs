@@ -52,6 +52,9 @@ fn read(capture: &mut Capture, flows: &mut Flows<'_>) -> Result<bool, crate::Pro
         flows.take(&frame);
     }
     flows.settle();
-    flows.hear_below();
+    flows.look_below();
+    while flows.has_told() {
+        flows.hear_below();
+    }
     Ok(true)
 }

@@ -1,8 +1,10 @@
 //! What one thread that captures has: a decoder and a table of its own, and its lane to the exporter. Nothing of it is shared.
 
+use std::collections::VecDeque;
+
 use forebay_flow::filter::Filter;
 use forebay_flow::plugins::{Fields, Plugins};
-use forebay_flow::{Batch, Config, Decoder, FlowRecord, Frame, Packet, Table, Volume};
+use forebay_flow::{Batch, Config, Decoder, FlowKey, FlowRecord, Frame, Packet, Table, Volume};
 use forebay_ledger::Leak;
 use forebay_run::{Host, Stop, Urgency};
 
@@ -18,6 +20,8 @@ const BATCH_PACKETS: usize = 64;
 /// Times a table is asked for more that is due before books are looked at: with 512 flows each. A quarter of a million in a tenth of a second: a million that are due together are over within a second.
 const TICKS_MAX: usize = 512;
 
+/// Flows of each kind that are taken back or collected at once.
+const TOLD_MAX: usize = 64;
 /// A reader of a capture looks so often, by the capture's clock, at what is over, in ns: packets alone end a bounded number of flows each.
 const PASS_NS: u64 = 250_000_000;
 
@@ -38,6 +42,8 @@ pub(crate) struct Flows<'a> {
     pub(crate) formed: Amount,
     pub(crate) outlet: Outlet<'a>,
     below: Option<Below>,
+    /// Flows that it says are closed, and that have reached the limit, not taken back or collected yet.
+    told: [VecDeque<FlowKey>; 2],
     /// Where packets themselves are exported to.
     pub(crate) tap: Option<Tap<'a>>,
     batch: Batch,
@@ -78,6 +84,7 @@ impl<'a> Flows<'a> {
             formed: Amount::default(),
             outlet: Outlet::new(queue, lane),
             below,
+            told: Default::default(),
             tap: None,
             batch: Batch::new(BATCH_PACKETS),
             is_live: plan.settings.interface.is_some(),
@@ -152,21 +159,32 @@ impl<'a> Flows<'a> {
         }
     }
 
-    /// Takes back some of the flows that are closed below, as one may be whose last packet was lost on its way up, and what was counted of those that tell how far they are;
-    /// whether there are more. Packets come in between.
-    pub(crate) fn hear_below(&mut self) -> bool {
+    /// Asks the table below which flows are closed in it, as one may be whose last packet was lost on its way up, and which tell how far they are. While some of those before
+    /// wait this thread asks for no more.
+    pub(crate) fn look_below(&mut self) {
         let Some(below) = &self.below else {
-            return false;
+            return;
         };
         below.keep_time();
-        let [closed, ahead] = below.told();
-        for flow in ahead {
+        if !self.has_told() {
+            self.told = below.told();
+        }
+    }
+
+    /// Flows that the table below has told of wait.
+    pub(crate) fn has_told(&self) -> bool {
+        self.told.iter().any(|told| !told.is_empty())
+    }
+
+    /// Takes back some of the flows that are closed below, and what was counted of some that tell how far they are: packets come in between, as each is a call of the kernel.
+    pub(crate) fn hear_below(&mut self) {
+        let [closed, ahead] = &mut self.told;
+        for flow in ahead.drain(..ahead.len().min(TOLD_MAX)) {
             self.table.collect(&flow);
         }
-        for flow in closed {
+        for flow in closed.drain(..closed.len().min(TOLD_MAX)) {
             self.table.take_back(&flow);
         }
-        self.below.as_ref().is_some_and(Below::has_told_more)
     }
 
     #[inline]

@@ -69,8 +69,6 @@ pub(crate) struct Live<'a> {
     has_told_passed: bool,
     /// No program that belongs here was taken off.
     is_steered: bool,
-    /// The table below has told of flows that are not taken back yet.
-    is_told_more: bool,
     stop: Stop,
     book: CaptureBook,
 }
@@ -89,7 +87,6 @@ impl<'a> Live<'a> {
             is_down: false,
             has_told_passed: false,
             is_steered: true,
-            is_told_more: false,
             stop: stop.clone(),
             book,
         }
@@ -121,7 +118,7 @@ impl<'a> Live<'a> {
     fn capture(&mut self, note: &dyn Fn(String)) -> Result<(), ProbeError> {
         let mut look_ns = clock::monotonic_ns() + LOOK_NS;
         while !self.stop.is_asked() {
-            let until_ns = if self.is_told_more { 0 } else { look_ns };
+            let until_ns = if self.flows.has_told() { 0 } else { look_ns };
             let event = self.port.wait(self.stop.as_fd(), until_ns)?;
             match event {
                 Event::Block => {
@@ -142,9 +139,7 @@ impl<'a> Live<'a> {
             if event != Event::Block {
                 self.is_down = event == Event::Down;
             }
-            if self.is_told_more {
-                self.is_told_more = self.flows.hear_below();
-            }
+            self.flows.hear_below();
             let now_ns = clock::monotonic_ns();
             if now_ns >= look_ns {
                 look_ns = now_ns + LOOK_NS;
@@ -194,7 +189,8 @@ impl<'a> Live<'a> {
     }
 
     fn look(&mut self) -> Result<(), ProbeError> {
-        self.is_told_more = self.flows.hear_below();
+        self.flows.look_below();
+        self.flows.hear_below();
         self.port.count(&mut self.ring)?;
         self.flows.unread = self.ring.unread();
         self.flows.hand_over();

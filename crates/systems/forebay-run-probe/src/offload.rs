@@ -30,8 +30,6 @@ use crate::port::Port;
 
 /// Exports of the table below that are read at once.
 const EXPORTS_MAX: usize = 4_096;
-/// Flows that are closed, and those that have reached the limit, that a thread takes at once: packets wait for the calls of the kernel that each of them is.
-const TOLD_MAX: usize = 64;
 /// Its clock is set anew when the host's was set by more than this, ns: two readings of two clocks are not of one moment.
 const CLOCK_STEP_NS: u64 = 1_000_000;
 /// At the end it is looked so often whether the counts have come to rest …
@@ -61,11 +59,10 @@ impl Kind {
 struct Lane {
     /// What was taken out of the table.
     taken: Volume,
-    /// Flows that it lent and that are closed below, and were not taken back yet. Of these and of the next there are no more than the table has room for: of each flow one telling
-    /// comes until the thread acts on it.
-    closed: VecDeque<Key>,
-    /// Flows that it lent and that have reached the limit, and were not collected yet.
-    ahead: VecDeque<Key>,
+    /// Flows that it lent and that are closed below, and were not given to it yet.
+    closed: Vec<Key>,
+    /// Flows that it lent and that have reached the limit, likewise.
+    ahead: Vec<Key>,
     /// It lends nothing any more.
     is_over: bool,
     /// Frames that came to its socket, by the kernel's count for it.
@@ -124,7 +121,7 @@ impl Shared {
                 Reason::Limit => &mut lane.ahead,
                 _ => &mut lane.closed,
             };
-            told.push_back(export.entry.key);
+            told.push(export.entry.key);
         })
     }
 
@@ -328,22 +325,13 @@ impl Below {
         }
     }
 
-    /// Reads what the table has to say, and gives some of this thread's flows that are closed in it, and of those that have reached the limit. Those that are left come first the
-    /// next time.
-    pub(crate) fn told(&self) -> [Vec<FlowKey>; 2] {
+    /// Reads what the table has to say, and gives this thread's flows that are closed in it, and those that have reached the limit.
+    pub(crate) fn told(&self) -> [VecDeque<FlowKey>; 2] {
         let mut shared = self.shared();
         shared.read_exports(EXPORTS_MAX);
         let lane = &mut shared.lanes[self.lane];
-        [&mut lane.closed, &mut lane.ahead].map(|keys| {
-            let some = keys.len().min(TOLD_MAX);
-            keys.drain(..some).map(|key| flow_key(&key)).collect()
-        })
-    }
-
-    /// Flows of this thread were told of and not given yet.
-    pub(crate) fn has_told_more(&self) -> bool {
-        let lane = &self.shared().lanes[self.lane];
-        !(lane.closed.is_empty() && lane.ahead.is_empty())
+        let told = [&mut lane.closed, &mut lane.ahead].map(std::mem::take);
+        told.map(|keys| keys.iter().map(flow_key).collect())
     }
 
     /// The thread lends nothing any more.

@@ -2,9 +2,13 @@ use std::net::IpAddr;
 
 use forebay_flow::offload::{Answer, Counted, Loan, Lower};
 use forebay_ledger::Leak;
+use forebay_run::{Host, Stop};
 
 use super::lender::key;
 use super::*;
+use crate::flows::Flows;
+use crate::queue::Queue;
+use crate::run::ProbePlan;
 
 #[test]
 fn a_key_below_is_that_of_its_flow() {
@@ -60,6 +64,13 @@ fn takes(below: &Below, bytes: &[u8], time_ns: u64) -> bool {
             false
         }
     }
+}
+
+/// Nothing is told.
+const NONE: [VecDeque<FlowKey>; 2] = [none(), none()];
+
+const fn none() -> VecDeque<FlowKey> {
+    VecDeque::new()
 }
 
 const fn loan(active_due_ns: u64) -> Loan {
@@ -194,55 +205,69 @@ fn a_flow_that_is_closed_or_ahead_is_told_to_the_thread() {
         assert!(lender.count(&flow, &loan));
     }
     assert!(takes(below, &idle_frame, 2));
-    assert_eq!(below.told(), [vec![], vec![]]);
+    assert_eq!(below.told(), NONE);
     // It has counted as many as it tells of, and then one more.
     assert!(takes(below, &idle_frame, 3) && takes(below, &idle_frame, 4));
-    assert_eq!(below.told(), [vec![], vec![idle]]);
-    assert_eq!(below.told(), [vec![], vec![]]);
+    assert_eq!(below.told(), [none(), [idle].into()]);
+    assert_eq!(below.told(), NONE);
     assert_eq!(told_of(below), [("limit", 1)]);
     assert!(takes(below, &active_frame, 8) && !takes(below, &active_frame, 9));
-    assert_eq!(below.told(), [vec![active], vec![]]);
+    assert_eq!(below.told(), [[active].into(), none()]);
     assert_eq!(told_of(below), [("active", 1), ("limit", 1)]);
     // ACK, and FIN with it.
     let mut fin = tcp_frame;
     fin[47] |= 1;
     assert!(takes(below, &tcp_frame, 10) && !takes(below, &fin, 11));
-    assert_eq!(below.told(), [vec![tcp], vec![]]);
+    assert_eq!(below.told(), [[tcp].into(), none()]);
     assert!(!takes(below, &idle_frame, 100_000_000_000));
-    assert_eq!(below.told(), [vec![idle], vec![]]);
-    assert_eq!(below.told(), [vec![], vec![]]);
+    assert_eq!(below.told(), [[idle].into(), none()]);
+    assert_eq!(below.told(), NONE);
     let all = [("tcp_eof", 1), ("active", 1), ("idle", 1), ("limit", 1)];
     assert_eq!(told_of(below), all);
 }
 
 #[test]
-fn many_flows_that_are_closed_are_told_a_few_at_a_time_and_none_twice() {
-    let settings = ProbeSettings {
-        offload: OffloadChoice::Software,
-        ..ProbeSettings::default()
-    };
-    let tables = Below::open(&settings, 1, &Leak::off()).unwrap();
-    let below = &tables[0];
-    let (mut bytes, mut flow) = frame();
-    let mut lent = Vec::new();
-    for port in 50_000_u16..50_150 {
-        bytes[34..36].copy_from_slice(&port.to_be_bytes());
-        flow.source_port = port;
-        let loan = loan(9);
-        let mut lender = Lender(below.clone());
-        assert!(matches!(lender.watch(&flow, &loan), Answer::Since(_)));
-        assert!(lender.count(&flow, &loan) && !takes(below, &bytes, 9));
-        lent.push(flow);
+fn many_flows_that_are_told_at_once_are_taken_a_few_at_a_time_and_each_once() {
+    let host = Host::new(Stop::of_library().unwrap(), Leak::off(), ());
+    let mut plan = ProbePlan::default();
+    plan.settings.offload = OffloadChoice::Software;
+    (
+        plan.settings.offload_after_packets,
+        plan.settings.offload_limit_packets,
+    ) = (1, Some(2));
+    let queue = Queue::new(1, 256);
+    let below = Below::open(&plan.settings, 1, &Leak::off())
+        .unwrap()
+        .remove(0);
+    let mut flows = Flows::new(&plan, &queue, (0, 7), Some(below), &host).unwrap();
+    let (mut bytes, _) = frame();
+    // Of each flow packets that come up, and as many as it tells of when they are counted below.
+    for second in 1..9 {
+        for port in 50_000_u16..50_150 {
+            bytes[34..36].copy_from_slice(&port.to_be_bytes());
+            flows.take(&Frame {
+                time_ns: second * 1_000_000_000,
+                link: Some(LinkType::Ethernet),
+                bytes: &bytes,
+                wire_bytes: bytes.len() as u32,
+            });
+        }
+        flows.settle();
     }
-    assert!(!below.has_told_more(), "nothing is read yet");
-    let mut told = Vec::new();
-    for (count, has_more) in [(64, true), (64, true), (22, false), (0, false)] {
-        let [closed, ahead] = below.told();
-        assert_eq!((closed.len(), ahead.len()), (count, 0));
-        assert_eq!(below.has_told_more(), has_more);
-        told.extend(closed);
+    let collected = |flows: &Flows<'_>| flows.table.offload_counts().collected;
+    let mut steps = Vec::new();
+    flows.look_below();
+    while flows.has_told() {
+        // More is asked for only when all of it is taken.
+        flows.look_below();
+        flows.hear_below();
+        steps.push(collected(&flows));
     }
-    assert_eq!(told, lent);
+    assert_eq!(steps, [64, 128, 150]);
+    flows.look_below();
+    assert!(!flows.has_told());
+    flows.end_all();
+    assert_eq!(flows.formed.volume.packets, 8 * 150);
 }
 
 #[test]
@@ -257,19 +282,16 @@ fn a_thread_is_told_of_the_flows_that_it_lent_and_a_flow_once_at_a_time() {
     let (bytes, flow) = frame();
     for time_ns in [5, 7, 9] {
         // Whichever of them looks first.
-        assert_eq!(other.told(), [vec![], vec![]]);
-        assert_eq!(below.told(), [vec![], vec![flow]]);
+        assert_eq!(other.told(), NONE);
+        assert_eq!(below.told(), [none(), [flow].into()]);
         assert!(takes(below, &bytes, time_ns));
-        assert_eq!(below.told(), [vec![], vec![]]);
+        assert_eq!(below.told(), NONE);
         assert!(Lender(below.clone()).collect(&flow).is_some());
         assert!(takes(below, &bytes, time_ns) && takes(below, &bytes, time_ns + 1));
     }
     // What was said of one that is taken out is nobody's.
     assert!(Lender(below.clone()).take(&flow).is_some());
-    assert_eq!(
-        [other.told(), below.told()],
-        [[vec![], vec![]], [vec![], vec![]]]
-    );
+    assert_eq!([other.told(), below.told()], [NONE, NONE]);
     assert_eq!(told_of(below), [("limit", 4)]);
 }
 
@@ -483,7 +505,7 @@ fn a_thread_that_has_left_is_told_of_no_flow() {
     let (frame, _) = frame();
     tables[0].leave();
     assert!(!takes(&tables[0], &frame, 100_000_000_000));
-    assert_eq!(tables[0].told(), [vec![], vec![]]);
+    assert_eq!(tables[0].told(), NONE);
 }
 
 #[test]
