@@ -13,6 +13,7 @@ use forebay_run::run_dir::RunEnd;
 use forebay_run::{Host, System};
 use forebay_sys::clock::monotonic_ns;
 use forebay_sys::epoll::{Interest, Poller, Trigger};
+use forebay_sys::process::raise_open_files;
 use forebay_sys::socket::{UdpOptions, bind_udp, mem_info, raise_receive_buffer};
 use forebay_sys::udp_batch::{Ancillary, BatchTag, Outgoing, RecvBatch, SendBatch, SendStop};
 use serde::Serialize;
@@ -66,7 +67,7 @@ pub struct EchoSummary {
     pub connections: u64,
     /// Datagrams that the kernel dropped in front of it, as it did not take them in time.
     pub socket_drops: u64,
-    /// Tests that controllers of ipbench have ended with what they asked for; none where none is listened for.
+    /// Tests that controllers of ipbench have brought to their end; none where none is listened for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ipbench_tests: Option<u64>,
 }
@@ -78,6 +79,8 @@ impl System for EchoPlan {
 
     fn run(self, host: &Host) -> Result<Record<EchoSummary>, LoadError> {
         let mut tell = |text: &str| host.warn(text);
+        // With fewer descriptors some connections are not taken in.
+        let _ = raise_open_files();
         let mut echo = Echo::open(self.listen)?;
         let control = self.ipbench.map(Control::open).transpose()?;
         let mut books = EchoBooks::open(self.out.as_deref(), &mut tell)?;
@@ -227,15 +230,9 @@ impl Echo {
     fn accept(&mut self) {
         while let Ok((stream, _)) = self.listener.accept() {
             let token = FIRST_CONNECTION + self.accepted;
-            let is_ready = stream
-                .set_nonblocking(true)
-                .and(stream.set_nodelay(true))
-                .is_ok();
-            let added = self
-                .poller
-                .add(&stream, token, Interest::Readable, Trigger::Level);
             // One that is not taken in is closed, which its sender sees.
-            if is_ready && added.is_ok() && self.connections.len() < CONNECTIONS_MAX {
+            let is_one_too_many = self.connections.len() == CONNECTIONS_MAX;
+            if !is_one_too_many && take_in(&self.poller, &stream, token) {
                 self.accepted += 1;
                 let connection = Connection {
                     stream,
@@ -335,6 +332,16 @@ impl Connection {
     }
 }
 
+/// Makes a connection ready to be waited for, if it can be.
+pub(crate) fn take_in(poller: &Poller, stream: &TcpStream, token: u64) -> bool {
+    let is_ready = stream
+        .set_nonblocking(true)
+        .and(stream.set_nodelay(true))
+        .is_ok();
+    let added = poller.add(stream, token, Interest::Readable, Trigger::Level);
+    is_ready && added.is_ok()
+}
+
 /// Sends datagrams back to their senders; one that is not taken is lost.
 fn send_back(
     out: &mut SendBatch,
@@ -362,7 +369,7 @@ fn send_back(
 }
 
 /// Not an error, but to be tried again.
-fn is_later(error: io::Error) -> io::Result<()> {
+pub(crate) fn is_later(error: io::Error) -> io::Result<()> {
     match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::Interrupted => Ok(()),
         _ => Err(error),

@@ -69,8 +69,13 @@ impl Session {
         Self { state: State::New }
     }
 
-    /// Reads a line without its end, and gives the answer. `taken` says that some connection has the target.
-    fn handle_line(&mut self, line: &str, taken: bool, now: CpuTicks) -> (String, Act) {
+    /// Reads a line, and gives the answer. `taken` says that some connection has the target; the CPU's time is read for the begin and the end of a test alone.
+    fn handle_line(
+        &mut self,
+        line: &str,
+        taken: bool,
+        now: impl FnOnce() -> CpuTicks,
+    ) -> (String, Act) {
         let mut words = line.split_whitespace();
         let (word, rest) = (words.next().unwrap_or_default(), words.next());
         let said = |text: &str| (text.to_owned(), Act::Stay);
@@ -104,10 +109,10 @@ impl Session {
                     said(OK)
                 }
                 (State::Ready, "START") => {
-                    self.state = State::Running(now);
+                    self.state = State::Running(now());
                     said("")
                 }
-                (State::Running(begun), "STOP") => (data(now.since(begun)), Act::Finish),
+                (State::Running(begun), "STOP") => (data(now().since(begun)), Act::Finish),
                 _ => said(SYNTAX),
             },
         }
@@ -150,7 +155,7 @@ mod tests {
     fn answers(session: &mut Session, lines: &[&str]) -> Vec<(String, Act)> {
         let mut taken = false;
         let mut answer = |line: &&str| {
-            let answer = session.handle_line(line, taken, ticks(3, 5));
+            let answer = session.handle_line(line, taken, || ticks(3, 5));
             taken |= answer.1 == Act::Take;
             answer
         };
@@ -175,7 +180,7 @@ mod tests {
         ];
         let found = answers(&mut session, &BEGIN);
         assert_eq!(found, expected.map(|(text, act)| (text.to_owned(), act)));
-        let (text, act) = session.handle_line("STOP", true, ticks(3 + 25, 5 + 175));
+        let (text, act) = session.handle_line("STOP", true, || ticks(3 + 25, 5 + 175));
         assert_eq!(act, Act::Finish);
         assert_eq!(
             text,
@@ -202,7 +207,7 @@ mod tests {
             let all = ["HELLO", "LOAD x", "SETUP args::\"\"", "START", "STOP"];
             for (turn, line) in all.into_iter().enumerate() {
                 if turn != count {
-                    let found = session.handle_line(line, false, ticks(9, 9));
+                    let found = session.handle_line(line, false, || ticks(9, 9));
                     assert_eq!(found, (SYNTAX.to_owned(), Act::Stay), "{count} {line}");
                     assert_eq!(session.state, state);
                 }
@@ -213,15 +218,15 @@ mod tests {
     #[test]
     fn a_target_has_one_test_at_a_time_and_tells_so() {
         let mut session = Session::new();
-        let (text, act) = session.handle_line("HELLO", true, ticks(0, 0));
+        let (text, act) = session.handle_line("HELLO", true, || ticks(0, 0));
         assert_eq!(text, "421 SERVICE NOT AVAILABLE (Already Running)\n");
         assert_eq!(act, Act::Close);
         for (taken, words) in [(true, "Running a test"), (false, "Not running a test")] {
-            let (text, act) = session.handle_line("STATUS", taken, ticks(0, 0));
+            let (text, act) = session.handle_line("STATUS", taken, || ticks(0, 0));
             assert_eq!(text, format!("Target Daemon mode\n{words}\n200 OK\n"));
             assert_eq!(act, Act::Stay);
         }
-        let (text, act) = session.handle_line("ABORT", true, ticks(0, 0));
+        let (text, act) = session.handle_line("ABORT", true, || ticks(0, 0));
         assert_eq!((text.as_str(), act), ("", Act::Abort));
     }
 
@@ -234,12 +239,29 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_a_controller_says_is_answered(lines in proptest::collection::vec(".{0,40}", 0..20)) {
+        fn whatever_a_controller_says_is_answered(
+            lines in proptest::collection::vec(
+                prop_oneof![
+                    4 => proptest::sample::select(BEGIN.to_vec()).prop_map(str::to_owned),
+                    1 => proptest::sample::select(vec!["STOP", "STATUS", "HELP", "LOAD", "LOAD x"]).prop_map(str::to_owned),
+                    1 => ".{0,40}",
+                ],
+                0..40,
+            ),
+        ) {
             let mut session = Session::new();
             for line in &lines {
-                let (text, act) = session.handle_line(line, false, ticks(1, 1));
-                let is_told = text.ends_with('\n') || matches!(act, Act::Abort);
-                prop_assert!(is_told, "{line:?} {text:?}");
+                let before = session.state;
+                let (text, act) = session.handle_line(line, false, || ticks(1, 1));
+                // What is told is whole; nothing is told of a test that begins, and of one that is given up.
+                let begins = before == State::Ready && session.state != before;
+                let is_mute = begins || act == Act::Abort;
+                prop_assert_eq!(text.is_empty(), is_mute, "{:?}", line);
+                prop_assert!(is_mute || text.ends_with(['\n', '\0']), "{:?} {:?}", line, text);
+                prop_assert_eq!(act == Act::Finish, matches!(before, State::Running(_)) && line == "STOP");
+                if act != Act::Stay && act != Act::Take {
+                    break;
+                }
             }
         }
     }

@@ -268,7 +268,7 @@ fn print_echo(record: &Record<EchoSummary>) {
         ));
     }
     if let Some(tests) = summary.ipbench_tests {
-        print_line(format_args!("{tests} tests of ipbench were answered"));
+        print_line(format_args!("tests of ipbench that were answered: {tests}"));
     }
     for (name, lost) in &record.envelope.drops {
         print_line(format_args!("{name}: {}", lost.items));

@@ -503,11 +503,13 @@ fn controllers_of_ipbench_are_told_how_busy_the_host_was() {
     let mut command = forebay();
     command.args(["load", "--echo", "127.0.0.1:0", "--ipbench", "127.0.0.1:0"]);
     let run = start(command.args(["--format", "json"]));
-    let address = wait_for("the target", || {
+    let behind = |words: &str| {
         let said = run.said();
-        let behind = said.split("answered at ").nth(1)?;
+        let behind = said.split(words).nth(1)?;
         behind.split_whitespace().next().map(str::to_owned)
-    });
+    };
+    let address = wait_for("the target", || behind("answered at "));
+    let echo = behind("listens on ").unwrap();
     let mut controller = Controller::connect(&address);
     assert_eq!(controller.ask("HELLO"), "200 OK (Ready to go)\n");
     // Another one has to wait, and what it says meanwhile changes nothing.
@@ -519,12 +521,23 @@ fn controllers_of_ipbench_are_told_how_busy_the_host_was() {
     );
     // One that says too much ends itself alone.
     let mut loud = Controller::connect(&address);
-    loud.0.write_all(&[b'x'; 1_100]).unwrap();
+    loud.0.write_all(&[b'x'; 1_024]).unwrap();
     assert_eq!(loud.rest(), "500 SYNTAX ERROR\n");
+    // As many as may be connected, and more: the test at hand stays.
+    let many: Vec<_> = (0..20).map(|_| Controller::connect(&address)).collect();
+    drop(many);
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    socket.send_to(b"there and back", &echo).unwrap();
+    assert_eq!(socket.recv(&mut [0; 64]).unwrap(), 14);
     assert_eq!(controller.ask("LOAD cpu_target_lukem"), "200 OK\n");
     assert_eq!(controller.ask("SETUP args::\"\""), "200 OK\n");
     controller.say("START");
-    // The kernel's counts of CPU time have gone on by then: this thread is at work for more than a tick.
+    // It has begun when it answers what comes behind.
+    let status = controller.ask("STATUS");
+    assert_eq!(status, "Target Daemon mode\nRunning a test\n200 OK\n");
     let before = std::fs::read_to_string("/proc/stat").unwrap();
     wait_for("a tick of the host", || {
         let after = std::fs::read_to_string("/proc/stat").unwrap();

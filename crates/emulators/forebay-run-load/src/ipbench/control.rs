@@ -8,14 +8,17 @@ use std::time::Duration;
 
 use forebay_sys::epoll::{Interest, Poller, Trigger};
 use forebay_sys::host::CpuTicks;
+use socket2::{SockRef, TcpKeepalive};
 
 use super::{Act, GREETING, SYNTAX, Session};
 use crate::LoadError;
 
-/// Controllers at a time.
+/// Controllers at a time. When one more comes, the oldest that has not the target goes: half of a connection that is left of a dead host keeps nobody out.
 const CONTROLLERS_MAX: usize = 16;
 /// The longest line, in bytes.
 const LINE_BYTES_MAX: usize = 1 << 10;
+/// After so long without a word the kernel asks whether a controller's host is there, and again as often as it is set to.
+const SILENCE: Duration = Duration::from_secs(10);
 const EVENTS: usize = CONTROLLERS_MAX + 1;
 const LISTENER: u64 = 0;
 
@@ -91,28 +94,28 @@ impl Control {
     fn accept(&mut self) {
         while let Ok((stream, _)) = self.listener.accept() {
             let token = LISTENER + 1 + self.accepted;
+            // One that is not taken in is closed, which it sees.
+            if !crate::echo::take_in(&self.poller, &stream, token) || keep_alive(&stream).is_err() {
+                continue;
+            }
             let mut controller = Controller {
                 stream,
                 line: Vec::new(),
                 session: Session::new(),
             };
-            let stream = &controller.stream;
-            let is_ready = stream
-                .set_nonblocking(true)
-                .and(stream.set_nodelay(true))
-                .is_ok();
-            let added = self
-                .poller
-                .add(stream, token, Interest::Readable, Trigger::Level);
-            // One that is not taken in is closed, which it sees.
-            if is_ready
-                && added.is_ok()
-                && self.controllers.len() < CONTROLLERS_MAX
-                && controller.say(GREETING).is_ok()
-            {
-                self.accepted += 1;
-                self.controllers.insert(token, controller);
+            if controller.say(GREETING).is_err() {
+                continue;
             }
+            if self.controllers.len() == CONTROLLERS_MAX {
+                let others = self
+                    .controllers
+                    .keys()
+                    .filter(|key| self.owner != Some(**key));
+                let oldest = others.min().copied();
+                oldest.map(|oldest| self.controllers.remove(&oldest));
+            }
+            self.accepted += 1;
+            self.controllers.insert(token, controller);
         }
     }
 
@@ -130,20 +133,18 @@ impl Control {
     /// Answers the lines that came; an error is the end of the connection.
     fn hear(&mut self, token: u64, controller: &mut Controller) -> io::Result<()> {
         let mut bytes = [0; LINE_BYTES_MAX];
-        let count = match controller.stream.read(&mut bytes) {
+        let room = LINE_BYTES_MAX - controller.line.len();
+        let count = match controller.stream.read(&mut bytes[..room]) {
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
             Ok(count) => count,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-            Err(error) => return Err(error),
+            Err(error) => return crate::echo::is_later(error),
         };
         controller.line.extend_from_slice(&bytes[..count]);
         while let Some(end) = controller.line.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = controller.line.drain(..=end).collect();
             let line = String::from_utf8_lossy(&line);
             let taken = self.owner.is_some();
-            let (text, act) = controller
-                .session
-                .handle_line(&line, taken, CpuTicks::read());
+            let (text, act) = controller.session.handle_line(&line, taken, CpuTicks::read);
             controller.say(&text)?;
             match act {
                 Act::Stay => {}
@@ -161,12 +162,20 @@ impl Control {
                 }
             }
         }
-        if controller.line.len() > LINE_BYTES_MAX {
+        if controller.line.len() == LINE_BYTES_MAX {
             controller.say(SYNTAX)?;
             return Err(ErrorKind::InvalidData.into());
         }
         Ok(())
     }
+}
+
+/// Has the kernel find out that the host of a controller is gone.
+fn keep_alive(stream: &TcpStream) -> io::Result<()> {
+    let keep_alive = TcpKeepalive::new()
+        .with_time(SILENCE)
+        .with_interval(SILENCE);
+    SockRef::from(stream).set_tcp_keepalive(&keep_alive)
 }
 
 impl Controller {
