@@ -109,8 +109,7 @@ pub(super) fn probe_live(session: &Session, lines: &mut Lines<'_>) -> Result<()>
             .ratio_goal(Goal::AtLeast(GOAL))
             .note(note(on_limit)),
     ]);
-    lines.put_all(late::measure(&wire, off.median)?);
-    Ok(())
+    late::measure(&wire, off.median, lines)
 }
 
 fn rates(samples: &[Sample]) -> Result<Spread> {
