@@ -84,6 +84,9 @@ pub(crate) struct MuxBenchArgs {
     /// Longest that a frame of a client waits to be sent, in us (default: 10000 with a limit, else without a bound).
     #[arg(long, value_name = "[NAME=]US", value_parser = named)]
     sojourn_max: Vec<Named>,
+    /// A client whose packets are copied when they go, and not when it hands them over; all of them without a name.
+    #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "")]
+    trusted: Vec<String>,
     /// Receive buffers of all clients together (default: 1024, or 64 for each client).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     receive_buffers: Option<u32>,
@@ -165,6 +168,24 @@ fn each_within(
     Ok(values)
 }
 
+/// Which clients are named; an empty name is of all.
+fn which(flag: &str, names: &[String], clients: usize) -> Result<Vec<bool>> {
+    let mut are = vec![false; clients];
+    for name in names {
+        if name.is_empty() {
+            are.fill(true);
+            continue;
+        }
+        match position(name).and_then(|at| are.get_mut(at)) {
+            Some(is) => *is = true,
+            None => bail!(
+                "{flag} {name}: there is no client {name}; the first is A, and there are {clients}"
+            ),
+        }
+    }
+    Ok(are)
+}
+
 fn options(args: &MuxBenchArgs) -> Result<Options> {
     let count = args.clients as usize;
     let within = |flag, all: &[Named], default, least: u64, most: u64| {
@@ -186,6 +207,7 @@ fn options(args: &MuxBenchArgs) -> Result<Options> {
     let tx_queues = within("--tx-queue", &args.tx_queue, 512, 1, queues)?;
     let guarantees = within("--guarantee", &args.guarantee, 16, 0, queues)?;
     let sojourns = each("--sojourn-max", &args.sojourn_max, count)?;
+    let trusted = which("--trusted", &args.trusted, count)?;
     let client = |at: usize| ClientOptions {
         load_bps: loads[at],
         limit_bps: limits[at],
@@ -194,6 +216,7 @@ fn options(args: &MuxBenchArgs) -> Result<Options> {
         guarantee: guarantees[at].min(rx_queues[at]) as u32,
         sojourn_max_us: sojourns[at].or_else(|| limits[at].map(|_| SOJOURN_MAX_US)),
         niceness: 0,
+        is_trusted: trusted[at],
     };
     if args.duration < Duration::from_millis(100) {
         bail!("--duration {:?}: 100ms at least", args.duration);
@@ -223,8 +246,9 @@ fn print(record: &Record<MuxBenchSummary>) {
     let rate = |bps: f64| si(bps, "bit/s");
     let us = |rtt: &serde_json::Value, key: &str| rtt[key].as_f64().unwrap_or(0.0) / 1e3;
     for client in &summary.clients {
+        let trusted = if client.is_trusted { " (trusted)" } else { "" };
         print_line(format_args!(
-            "{}: {} requested, {} achieved; round trip p50 {:.0}, p99 {:.0}, p99.9 {:.0} us; longest wait to be sent {} us",
+            "{}{trusted}: {} requested, {} achieved; round trip p50 {:.0}, p99 {:.0}, p99.9 {:.0} us; longest wait to be sent {} us",
             client.name,
             rate(client.requested_bps),
             rate(client.achieved_bps),
@@ -285,6 +309,17 @@ mod tests {
         let error = each_within("--x", &[named("11").unwrap()], 1, limits.clone()).unwrap_err();
         assert!(error.to_string().contains("1 to 10"), "{error}");
         assert_eq!(each_within("--x", &[], 1, limits).unwrap(), [5]);
+    }
+
+    #[test]
+    fn a_name_is_of_one_client_and_no_name_of_all() {
+        let names = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+        let which = |said: &[&str]| which("--trusted", &names(said), 3);
+        assert_eq!(which(&[]).unwrap(), [false; 3]);
+        assert_eq!(which(&["B"]).unwrap(), [false, true, false]);
+        assert_eq!(which(&["B", ""]).unwrap(), [true; 3]);
+        let error = which(&["D"]).unwrap_err().to_string();
+        assert!(error.contains("no client D"), "{error}");
     }
 
     #[test]

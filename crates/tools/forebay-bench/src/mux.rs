@@ -110,6 +110,8 @@ pub struct ClientOptions {
     pub sojourn_max_us: Option<u64>,
     /// How much less CPU its process gets than others (`nice(1)`), 0 to 19.
     pub niceness: u8,
+    /// Its packets are copied when they go, and not when they are handed over.
+    pub is_trusted: bool,
 }
 
 impl Default for ClientOptions {
@@ -123,6 +125,7 @@ impl Default for ClientOptions {
             guarantee: 16,
             sojourn_max_us: None,
             niceness: 0,
+            is_trusted: false,
         }
     }
 }
@@ -168,6 +171,8 @@ pub struct Options {
 pub struct ClientReport {
     /// A, B, …
     pub name: String,
+    /// Its packets were copied when they went, and not when it handed them over: as the daemon has it.
+    pub is_trusted: bool,
     /// What was asked of it.
     pub requested_bps: f64,
     /// What the generator had back in time; of `rx-mostly` what the client had; of clients that send by themselves all that the generator had.

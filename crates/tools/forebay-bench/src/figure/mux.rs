@@ -376,6 +376,21 @@ mod tests {
     }
 
     #[test]
+    fn the_copy_on_sending_has_a_row_without_it() {
+        let points = scan_of(&TABLE[19], true).points.into_iter();
+        let trusted = points.filter_map(|point| match point.task {
+            Task::Mux(task) if !task.scenario.is_sockets => {
+                let options = task.options().unwrap();
+                Some((task.scenario.name, options.clients[0].is_trusted))
+            }
+            _ => None,
+        });
+        let mut trusted: Vec<_> = trusted.collect();
+        trusted.dedup();
+        assert_eq!(trusted, [("copied", false), ("trusted", true)]);
+    }
+
+    #[test]
     fn printed_values_stand_beside_those_of_the_highest_load() {
         let row = |point: usize, load: f64, a: f64| {
             let mut row = Row::default();

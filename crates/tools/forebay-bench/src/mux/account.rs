@@ -313,6 +313,7 @@ impl Told {
         let place = &self.daemon["clients"][at];
         Ok(ClientReport {
             name: target["name"].as_str().unwrap_or_default().to_owned(),
+            is_trusted: place["is_trusted"].as_bool().unwrap_or_default(),
             requested_bps: said.load_bps as f64,
             achieved_bps: a_second(achieved)?,
             rtt_ns: target["rtt_ns"].clone(),

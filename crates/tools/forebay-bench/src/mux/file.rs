@@ -109,6 +109,9 @@ fn place(at: usize, client: &ClientOptions, class: u8, policy: PolicyChoice) -> 
     if policy == PolicyChoice::Priority {
         add("level", at.min(LEVELS - 1) as u64);
     }
+    if client.is_trusted {
+        text += "trusted = true\n";
+    }
     text
 }
 
@@ -162,6 +165,15 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn those_are_trusted_that_are_said_to_be() {
+        let mut options = options(PolicyChoice::RoundRobin, &[None, None]);
+        options.clients[1].is_trusted = true;
+        let plan = plan(&options);
+        let trusted = plan.clients.iter().map(|client| client.trusted);
+        assert!(trusted.eq([false, true]));
     }
 
     #[test]
