@@ -1,0 +1,168 @@
+//! A probe at an interface, without a table below it: what it exports while it runs, and what it tells of its interface.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+use std::io::Read;
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use forebay_ledger::{Leak, TaintKind};
+use forebay_run::system::{Note, Tell};
+use forebay_run::{Host, Stop, System, Urgency};
+use forebay_run_probe::config::ProbeSettings;
+use forebay_run_probe::{ProbePlan, ProbeRecord};
+use forebay_testing::wire::{carries, is_at_wire, sh};
+
+/// Packets that are sent of each flow.
+const PACKETS: u64 = 40;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What an operator is told.
+#[derive(Clone, Default)]
+struct Notes(Arc<Mutex<Vec<String>>>);
+
+impl Tell for Notes {
+    fn tell(&self, note: Note<'_>) {
+        if let Note::Warning(text) = note {
+            self.0.lock().unwrap().push(text.to_owned());
+        }
+    }
+
+    fn untold(&self, _: Duration) -> u64 {
+        0
+    }
+}
+
+impl Notes {
+    fn all(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+#[track_caller]
+fn wait_for(mut is_there: impl FnMut() -> bool) {
+    let since = std::time::Instant::now();
+    while !is_there() {
+        assert!(since.elapsed() < PATIENCE, "it does not come");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A probe at `far`, which takes packets.
+struct Probe {
+    stop: Stop,
+    notes: Notes,
+    thread: thread::JoinHandle<ProbeRecord>,
+    _folder: tempfile::TempDir,
+}
+
+impl Probe {
+    fn begin(settings: ProbeSettings) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("out");
+        let plan = ProbePlan {
+            read: "".into(),
+            out: Some(out.clone()),
+            settings: ProbeSettings {
+                interface: Some("far".into()),
+                ..settings
+            },
+        };
+        let (stop, notes) = (Stop::of_library().unwrap(), Notes::default());
+        let host = Host::new(stop.clone(), Leak::off(), notes.clone());
+        let thread = thread::spawn(move || plan.run(&host).unwrap());
+        // Its books are opened when it takes packets.
+        wait_for(|| out.join("ledger").exists());
+        Self {
+            stop,
+            notes,
+            thread,
+            _folder: folder,
+        }
+    }
+
+    fn end(self) -> (ProbeRecord, Vec<String>) {
+        self.stop.order(Urgency::Drain);
+        (self.thread.join().unwrap(), self.notes.all())
+    }
+}
+
+/// Sends a flow that goes on over several looks of a probe; the port that it comes from.
+fn send() -> u16 {
+    let socket = UdpSocket::bind("10.0.0.1:0").unwrap();
+    for _ in 0..PACKETS {
+        socket.send_to(b"it", "10.0.0.2:5000").unwrap();
+        thread::sleep(Duration::from_millis(10));
+    }
+    socket.local_addr().unwrap().port()
+}
+
+/// Reads messages of IPFIX until there is a record with these ports.
+fn read_record(collector: &mut TcpStream, port: u16) {
+    collector.set_read_timeout(Some(PATIENCE)).unwrap();
+    let ports = [port, 5_000].map(u16::to_be_bytes).concat();
+    let mut message = Vec::new();
+    while !message.windows(4).any(|bytes| bytes == ports) {
+        let mut head = [0; 4];
+        collector.read_exact(&mut head).unwrap();
+        message.resize(usize::from(u16::from_be_bytes([head[2], head[3]])) - 4, 0);
+        collector.read_exact(&mut message).unwrap();
+    }
+}
+
+#[test]
+fn a_flow_that_is_over_is_exported_at_once_also_behind_a_pause_of_the_interface() {
+    if !is_at_wire("a_flow_that_is_over_is_exported_at_once_also_behind_a_pause_of_the_interface") {
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = format!("ipfix+tcp://{}", listener.local_addr().unwrap());
+    let probe = Probe::begin(ProbeSettings {
+        idle_timeout_s: 1,
+        export: vec![to.parse().unwrap()],
+        ..ProbeSettings::default()
+    });
+    let (mut collector, _) = listener.accept().unwrap();
+    read_record(&mut collector, send());
+    sh("ip link set far down");
+    wait_for(|| !probe.notes.all().is_empty());
+    sh("ip link set far up");
+    carries();
+    read_record(&mut collector, send());
+    // The probe ends when its collector has seen that it does.
+    let collected = thread::spawn(move || collector.read_to_end(&mut Vec::new()).unwrap());
+    let (record, notes) = probe.end();
+    collected.join().unwrap();
+    let said = &record.summary;
+    assert_eq!(notes, ["far is down; its packets are awaited"]);
+    assert!(record.is_closed() && record.envelope.taints.is_empty());
+    assert_eq!(said.input, Some("packet socket"));
+    assert_eq!(
+        [said.packets_in, said.packets_exported, said.flows_exported],
+        [2 * PACKETS, 2 * PACKETS, 2]
+    );
+    assert_eq!(
+        [said.interface_downs, said.packets_dropped_by_kernel],
+        [1, 0]
+    );
+}
+
+#[test]
+fn an_interface_that_goes_ends_the_run_which_says_so() {
+    if !is_at_wire("an_interface_that_goes_ends_the_run_which_says_so") {
+        return;
+    }
+    let probe = Probe::begin(ProbeSettings::default());
+    send();
+    sh("ip link delete far");
+    wait_for(|| probe.thread.is_finished());
+    let (record, _) = probe.end();
+    assert!(record.is_closed() && record.envelope.is_tainted(TaintKind::CaptureBroken));
+    assert_eq!(record.envelope.taints[0].text, "far is there no more");
+    assert_eq!(record.summary.packets_exported, PACKETS);
+}
