@@ -346,10 +346,9 @@ impl Table {
 
     #[inline]
     fn advance(&mut self, now_ns: u64) {
-        if now_ns > self.clock_ns {
-            self.clock_ns = now_ns;
-            self.catch_up();
-        }
+        self.clock_ns = self.clock_ns.max(now_ns);
+        // Also where the clock stays: a packet that is late may have set the begin of a flow back to before it.
+        self.catch_up();
         self.wheel.advance(&mut self.hot, self.clock_ns);
         if self.offload.is_some() {
             self.open_watched();

@@ -2,8 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-use forebay_flow::plugins::Plugins;
+use forebay_flow::plugins::{Fields, Plugins};
 use forebay_flow::{Config, EndReason, Eviction, FlowKey, FlowRecord, Packet, Table};
+use proptest::prelude::*;
 
 const SECOND_NS: u64 = 1_000_000_000;
 const FIN_ACK: u8 = 0x11;
@@ -193,6 +194,54 @@ fn what_is_believed_of_a_packet_at_the_clocks_time_is_that_time() {
     assert_eq!(table.clock_ns(), 200 * SECOND_NS);
     let believed_s = [200, 201].map(|time_s| table.believed_ns(time_s * SECOND_NS) / SECOND_NS);
     assert_eq!(believed_s, [200, 201]);
+}
+
+/// Goes through the time before each packet as the reader of a capture does, in so many steps at most; the records.
+fn passed_through(times_s: &[(u32, u64)]) -> u64 {
+    let mut table = Table::new(&Config::default()).unwrap();
+    let mut plugins = Plugins::new(&[], table.places());
+    let mut packets = 0;
+    let mut ended = |record: &FlowRecord, _| packets += record.packets + record.packets_rev;
+    for (flow, time_s) in times_s {
+        let packet = packet(*flow, ACK, time_s * SECOND_NS);
+        let until_ns = table.believed_ns(packet.time_ns);
+        let mut steps = 0;
+        while let Some(due_ns) = table.poll_timeout().filter(|due_ns| *due_ns <= until_ns) {
+            table.pass(due_ns, &mut plugins.watch(&mut ended));
+            steps += 1;
+            // A flow that is ahead is looked at once a turn of the wheel, which is about 34 s.
+            assert!(
+                steps < 50_000,
+                "time stands still at {due_ns} ns: {times_s:?}"
+            );
+        }
+        table.handle_packet(&packet, &mut |record| {
+            ended(record, Fields::default());
+        });
+    }
+    table.end_all(&mut |record| ended(record, Fields::default()));
+    packets
+}
+
+/// The begin of a flow that is ahead of the clock is set back by a packet that is late.
+#[test]
+fn time_goes_on_behind_a_flow_whose_begin_was_set_back() {
+    let times_s = [(1, 500), (2, 4_100), (1, 0), (2, 1), (1, 3_600)];
+    assert_eq!(passed_through(&times_s), 5);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn time_goes_on_whatever_jumps_it_makes(
+        times_s in proptest::collection::vec(
+            (0..4_u32, prop_oneof![0..100_u64, 400..600_u64, 3_500..4_500_u64, 0..100_000_u64]),
+            1..40,
+        ),
+    ) {
+        prop_assert_eq!(passed_through(&times_s), times_s.len() as u64);
+    }
 }
 
 #[test]

@@ -247,6 +247,27 @@ fn a_packet_of_the_future_ends_no_other_flow() {
     }
 }
 
+/// Two packets agree on a day to come, and all others go on as before.
+#[test]
+fn a_time_that_two_packets_were_wrong_about_is_begun_anew() {
+    let mut segments = steady();
+    for segment in &mut segments[300..302] {
+        segment.time_ms += 86_400_000;
+    }
+    let (json, lines) = probed(&segments, &[]);
+    assert_eq!(json["times_set_back"], 1);
+    // Ten before, both, those that were late until it was sure, and ten behind.
+    assert!(lines.len() <= 10 + 2 + 64 + 10, "{}", lines.len());
+    let packets = |line: &Value| line["packets"].as_u64().unwrap();
+    assert_eq!(lines.iter().map(packets).sum::<u64>(), 1000);
+    let behind: Vec<u64> = lines
+        .iter()
+        .map(packets)
+        .filter(|count| *count > 60)
+        .collect();
+    assert_eq!(behind.len(), 10, "{behind:?}");
+}
+
 #[test]
 fn a_clock_that_jumps_for_all_ends_each_flow_once() {
     let mut segments = steady();

@@ -20,6 +20,8 @@ const BATCH_PACKETS: usize = 64;
 /// Times a table is asked for more that is due before books are looked at: with 512 flows each. A quarter of a million in a tenth of a second: a million that are due together are over within a second.
 const TICKS_MAX: usize = 512;
 
+/// When so many frames of a capture, one after the other, are late by more than the idle time-out, its time is begun anew at them.
+const LATE_FRAMES: u32 = 64;
 /// Flows of each kind that are taken back or collected at once.
 const TOLD_MAX: usize = 64;
 /// A reader of a capture looks so often, by the capture's clock, at what is over, in ns: packets alone end a bounded number of flows each.
@@ -51,6 +53,12 @@ pub(crate) struct Flows<'a> {
     is_live: bool,
     /// When it is looked at what is over, by the capture's clock.
     pass_ns: u64,
+    /// Frames of before are late by more than the idle time-out.
+    late_ns: u64,
+    /// So many of them came one after the other.
+    late_frames: u32,
+    /// How often a capture's time was begun anew, as all frames were late.
+    pub(crate) set_backs: u64,
     config: Config,
     /// By how much the table's clock was behind the time-out of a flow at most when its record was formed, in ns.
     pub(crate) late_max_ns: u64,
@@ -89,6 +97,9 @@ impl<'a> Flows<'a> {
             batch: Batch::new(BATCH_PACKETS),
             is_live: plan.settings.interface.is_some(),
             pass_ns: 0,
+            late_ns: 0,
+            late_frames: 0,
+            set_backs: 0,
             config,
             late_max_ns: 0,
             stop: host.stop.clone(),
@@ -107,6 +118,10 @@ impl<'a> Flows<'a> {
         self.read += 1;
         if frame.time_ns >= self.pass_ns {
             self.pass(frame.time_ns);
+        } else if frame.time_ns < self.late_ns {
+            self.come_late();
+        } else {
+            self.late_frames = 0;
         }
         let mut left = None;
         if let Some(below) = &self.below {
@@ -250,7 +265,7 @@ impl<'a> Flows<'a> {
         while let Some(due_ns) = self
             .table
             .poll_timeout()
-            .filter(|due_ns| *due_ns <= until_ns)
+            .filter(|due_ns| *due_ns <= until_ns && !self.stop.is_asked())
         {
             is_over = true;
             self.with_table(|table, _, plugins, mut ended| {
@@ -261,9 +276,22 @@ impl<'a> Flows<'a> {
             self.hand_over();
         }
         self.pass_ns = until_ns.saturating_add(PASS_NS);
+        self.late_ns = until_ns.saturating_sub(self.config.idle_timeout_ns);
+        self.late_frames = 0;
     }
 
-    /// The host's clock was set back: all flows end, and the table's time begins anew.
+    /// A frame of a capture is so late that it would end its flow. One after the other, they are on time, and what was before them was not.
+    #[cold]
+    fn come_late(&mut self) {
+        self.late_frames += 1;
+        if self.late_frames == LATE_FRAMES {
+            self.set_back();
+            self.set_backs += 1;
+            (self.pass_ns, self.late_ns, self.late_frames) = (0, 0, 0);
+        }
+    }
+
+    /// The clock of the host, or of a capture, was set back: all flows end, and the table's time begins anew.
     pub(crate) fn set_back(&mut self) {
         self.settle();
         self.with_table(|table, _, plugins, mut ended| {

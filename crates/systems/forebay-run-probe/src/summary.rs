@@ -59,6 +59,8 @@ pub struct ProbeSummary {
     pub out_of_order: u64,
     /// Packets with a time so far ahead that the clock did not follow, as no other had it.
     pub times_disbelieved: u64,
+    /// How often a capture's time was begun anew: 64 packets, one after the other, were late by more than the idle time-out. All flows end there.
+    pub times_set_back: u64,
     /// Fragments that were given the ports of the first one of their packet.
     pub fragments_joined: u64,
     /// Fragments without ports.
@@ -215,6 +217,7 @@ impl ProbeSummary {
             export_late_max_ns: written_late_ns.or(formed_late_ns).unwrap_or(0),
             out_of_order: sum(|one| one.flows.table.counts().out_of_order),
             times_disbelieved: sum(|one| one.flows.table.counts().disbelieved),
+            times_set_back: sum(|one| one.flows.set_backs),
             fragments_joined: sum(|one| one.flows.decoder.fragments_joined()),
             fragments_unknown: sum(|one| one.flows.decoder.fragments_unknown()),
             plugins_no_room: sum(|one| one.flows.plugins.no_room()),
