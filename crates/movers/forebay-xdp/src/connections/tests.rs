@@ -16,6 +16,22 @@ fn states_and_reasons_are_read_as_the_program_writes_them() {
 }
 
 #[test]
+fn each_reason_has_a_name_and_a_sentence_of_its_own() {
+    let names = Reason::ALL.map(Reason::name);
+    assert_eq!(names, ["tcp_eof", "active", "idle", "limit", "contended"]);
+    for (text, of) in Reason::ALL.map(Reason::help).iter().zip([
+        "SYN",
+        "active",
+        "idle",
+        "N packets",
+        "other CPUs",
+    ]) {
+        let what = text.strip_prefix("How often the table told of a flow: ");
+        assert!(what.is_some_and(|what| what.contains(of)), "{text}");
+    }
+}
+
+#[test]
 fn an_entry_has_what_was_counted_both_ways() {
     let entry = Entry {
         key: Key::default(),
