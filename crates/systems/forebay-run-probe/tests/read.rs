@@ -130,7 +130,9 @@ fn time_goes_on_with_frames_that_are_in_no_record() {
         at(105, frame(2)),
         at(104, frame(1)),
     ];
+    let folder = tempfile::tempdir().unwrap();
     let settings = ProbeSettings {
+        export_packets: Some(folder.path().join("passed.pcapng")),
         filter: vec!["drop src-port 2".parse().unwrap()],
         ..ProbeSettings::default()
     };
@@ -142,6 +144,9 @@ fn time_goes_on_with_frames_that_are_in_no_record() {
         [6, 1, OCTETS]
     );
     assert_eq!(said.out_of_order, 2);
+    // Those that pass are in the file of packets, whole.
+    let packets = said.export_packets.as_ref().unwrap();
+    assert_eq!([packets.packets, packets.bytes], [4, 4 * (14 + OCTETS)]);
     for found in found {
         assert_eq!(
             found,
