@@ -151,6 +151,8 @@ fn a_flow_that_is_over_is_exported_at_once_also_behind_a_pause_of_the_interface(
     assert_eq!(notes, ["far is down; its packets are awaited"]);
     assert!(record.is_closed() && record.envelope.taints.is_empty());
     assert_eq!(said.input, Some("packet socket"));
+    // It can only be written when it is over.
+    assert!(said.exports[0].late_max_ns.is_some_and(|ns| ns > 0));
     assert_eq!(
         [said.packets_in, said.packets_exported, said.flows_exported],
         [2 * PACKETS, 2 * PACKETS, 2]

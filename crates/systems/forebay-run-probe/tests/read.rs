@@ -106,6 +106,9 @@ fn what_is_over_in_a_silence_is_in_records_at_its_time_and_none_is_lost() {
         [20_002, 20_002 * OCTETS, 20_002]
     );
     assert_eq!(said.flows_exported, 20_001);
+    for export in &said.exports {
+        assert_eq!((export.late_max_ns, export.flows_without_fields), (None, 0));
+    }
     assert!(said.export_late_max_ns < SECOND_NS, "{said:?}");
     for found in &found {
         assert!(found.keys().copied().eq(ports.clone().map(u64::from)));
