@@ -316,3 +316,36 @@ impl Connections for Software {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_collected_is_counted_anew_from_nothing() {
+        let mut table = Software::new(&Config::default()).unwrap();
+        let frame = [
+            2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, // Ethernet, IPv4
+            0x45, 0, 0, 40, 0, 7, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0,
+            2, // 10.0.0.1 to 10.0.0.2
+            0xc3, 0x50, 1, 187, 0, 0, 0, 1, 0, 0, 0, 2, 0x50, 0x10, 0, 9, 0, 0, 0, 0, // ACK
+        ];
+        let (key, _) = Key::of(
+            ([10, 0, 0, 1].into(), 50_000),
+            ([10, 0, 0, 2].into(), 443),
+            0,
+            6,
+        );
+        let seed = Seed {
+            heard_ns: 1_000,
+            active_due_ns: 1_000_000,
+        };
+        table.insert(&key, State::Stat, &seed).unwrap();
+        let fresh = table.read(&key).unwrap();
+        assert_eq!(table.handle_frame(&frame, 2_000).0, Verdict::Drop);
+        let entry = table.collect(&key).unwrap().unwrap();
+        assert_eq!((entry.octets, entry.last_ns), ([40, 0], 2_000));
+        assert_eq!(entry.tcp_flags, [0x10, 0]);
+        assert_eq!(table.read(&key).unwrap(), fresh);
+    }
+}

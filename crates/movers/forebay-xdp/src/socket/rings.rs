@@ -35,13 +35,9 @@ impl<T: Plain> Giving<T> {
             return true;
         }
         // SYNC POINT: the kernel reads no place before this number any more.
-        let read = self.memory.consumer().load(Ordering::Acquire);
-        // One that is ahead of what was written cannot be.
-        if self.at.wrapping_sub(read) > self.memory.entries() {
-            return false;
-        }
-        self.read = read;
-        self.at.wrapping_sub(read) < self.memory.entries()
+        self.read = self.memory.consumer().load(Ordering::Acquire);
+        // One that is ahead of what was written cannot be, and gives no room either.
+        self.at.wrapping_sub(self.read) < self.memory.entries()
     }
 
     /// Writes the next place, which the kernel sees after [`show`](Self::show); false if none is free.
