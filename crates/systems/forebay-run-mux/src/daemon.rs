@@ -4,12 +4,14 @@
 //! round: buffers back ─▶ frames from the card ─▶ packets from clients ─▶ packets to the card ─▶ bells, one for a batch
 //! ```
 //!
-//! It sleeps when a round had nothing to do, after it has asked each client for its bell and looked once more.
+//! It sleeps when a round had nothing to do, after it has asked each client for its bell and looked once more. When much comes it also pauses behind rounds with work, so
+//! that some of it is handled together: the kernel and clients need not wake it meanwhile.
 
 mod admit;
 mod card;
 mod confined;
 mod control;
+mod gather;
 mod rounds;
 #[cfg(test)]
 mod tests;
@@ -31,11 +33,13 @@ use forebay_sys::confine::Confined;
 use forebay_sys::epoll::{Interest, Poller, Trigger};
 use forebay_sys::process::raise_open_files;
 use forebay_sys::seqpacket::SeqSocket;
+use forebay_sys::wait;
 
 use self::admit::is_unread;
 use self::card::open_card;
 use self::confined::confine;
 use self::control::ControlDoor;
+use self::gather::Gather;
 use self::words::told;
 use crate::books::{AnswerCounts, Books};
 use crate::config::DriverChoice;
@@ -56,6 +60,8 @@ const CLOSE_NS: u64 = 120_000_000;
 const LATE_ROUNDS: u32 = 64;
 /// So long the card may have no room for what the driver has.
 const OUT: Duration = Duration::from_millis(100);
+/// A pause may be longer by so much, in ns: the kernel's own slack is 50 us, as long as a pause.
+const SLACK_NS: u64 = 1_000;
 /// Descriptors that one look tells of.
 const EVENTS: usize = 64;
 
@@ -133,6 +139,8 @@ impl Daemon {
     /// Opens the card and the socket.
     pub(crate) fn open(plan: MuxPlan) -> Result<Self, MuxError> {
         plan.check()?;
+        // This thread is the one that works. Without it pauses are longer.
+        let _ = wait::set_timer_slack_ns(SLACK_NS);
         let (driver, sizes) = open_card(&plan)?;
         Self::over(driver, sizes, plan)
     }
@@ -187,18 +195,21 @@ impl Daemon {
     /// Works until it is told to end. What failed, if something did.
     fn work(&mut self, host: &Host, books: &mut Books) -> Result<(), MuxError> {
         let (mut shown_ns, mut looked_ns, mut has_asked) = (0, 0, false);
+        let mut gather = Gather::new(u64::from(self.plan.settings.gather_us) * 1_000);
         while !host.stop.is_asked() {
             let now_ns = monotonic_ns();
             if now_ns - shown_ns >= SHOW_NS {
                 shown_ns = now_ns;
                 self.tick(host, books);
             }
-            let has_worked = self.round(now_ns)?;
+            let moved = self.round(now_ns)?;
+            let has_worked = moved > 0;
             if has_worked {
                 if now_ns - looked_ns >= LOOK_NS {
                     looked_ns = now_ns;
                     self.look(Duration::ZERO)?;
                 }
+                self.pause(gather.after(now_ns, moved));
             } else if has_asked {
                 looked_ns = now_ns;
                 self.look(self.patience(now_ns))?;
@@ -211,6 +222,15 @@ impl Daemon {
             has_asked = !has_worked && !has_asked;
         }
         Ok(())
+    }
+
+    /// Lets frames and packets gather, for as long as nothing has to be done: nobody rings meanwhile.
+    fn pause(&self, most_ns: u64) {
+        if most_ns > 0 {
+            let now_ns = monotonic_ns();
+            let most_ns = most_ns.min(self.patience(now_ns).as_nanos() as u64);
+            wait::sleep_until(now_ns + most_ns, 0);
+        }
     }
 
     fn lanes(&self) -> impl Iterator<Item = &Lane> {
@@ -346,7 +366,7 @@ impl Daemon {
         // A process that was held up for longer takes in what there is all the same.
         let mut late = 0..LATE_ROUNDS;
         loop {
-            let has_worked = self.round(monotonic_ns())?;
+            let has_worked = self.round(monotonic_ns())? > 0;
             if monotonic_ns() >= until_ns && (!has_worked || late.next().is_none()) {
                 return Ok(());
             }

@@ -160,6 +160,8 @@ pub struct Options {
     pub receive_buffers: u32,
     /// Rate of the wire in bit/s, each way, by a token bucket; none: as fast as the hosts are.
     pub wire_bps: Option<u64>,
+    /// `gather_us` of the daemon; none: its default.
+    pub gather_us: Option<u32>,
     /// Whether plain sockets are measured as well.
     pub has_baseline: bool,
     /// Where processes run.

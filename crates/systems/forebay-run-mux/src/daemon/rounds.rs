@@ -59,8 +59,8 @@ impl Outlet for Outward<'_> {
 }
 
 impl Daemon {
-    /// Does what there is to do. Says whether there was something.
-    pub(super) fn round(&mut self, now_ns: u64) -> Result<bool, MuxError> {
+    /// Does what there is to do; how much it was, in frames, packets and buffers.
+    pub(super) fn round(&mut self, now_ns: u64) -> Result<usize, MuxError> {
         let returned = self.take_back_all();
         let received = self.receive()?;
         let offered = self.take_all(now_ns, PACKETS);
@@ -68,7 +68,7 @@ impl Daemon {
         self.flush(sent > 0 || received > 0);
         self.ring();
         self.part_all();
-        Ok(returned + received + offered + sent > 0)
+        Ok(returned + received + offered + sent)
     }
 
     fn clients(&self) -> impl Iterator<Item = ClientId> + use<> {

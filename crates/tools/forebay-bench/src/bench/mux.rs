@@ -187,6 +187,7 @@ fn options(session: &Session, clients: Vec<ClientOptions>) -> Options {
         size_bytes: SIZE_BYTES,
         duration: Duration::from_secs_f64(session.seconds()),
         wire_bps: None,
+        gather_us: None,
         has_baseline: false,
         placement: Placement::default(),
     }
@@ -249,6 +250,7 @@ fn lost(records: &[MuxBenchRecord]) -> String {
 
 fn echo(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
     let options = Options {
+        gather_us: None,
         has_baseline: true,
         ..options(session, vec![of(LOAD_BPS)])
     };
@@ -324,6 +326,7 @@ fn highest_of_both(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
     );
     let half_bps = ours.rate_hz.min(sockets.rate_hz) / 2.0;
     let both = Options {
+        gather_us: None,
         has_baseline: true,
         ..at(half_bps, true)
     };

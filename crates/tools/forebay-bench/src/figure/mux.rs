@@ -152,6 +152,7 @@ impl MuxTask {
             duration: self.duration,
             receive_buffers: scenario.receive_buffers.unwrap_or(usual),
             wire_bps: Some(WIRE_BPS),
+            gather_us: None,
             has_baseline: false,
             placement: scenario.place.on(&sched::cpus()),
         })

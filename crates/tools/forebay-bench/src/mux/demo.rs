@@ -86,6 +86,7 @@ impl DemoOptions {
             duration: self.duration,
             receive_buffers: receive_buffers(CLIENTS),
             wire_bps: Some(self.wire_bps),
+            gather_us: None,
             has_baseline: false,
             placement: Placement::default(),
         }

@@ -47,6 +47,9 @@ pub(super) fn text(options: &Options, socket: &Path, directory: &Path) -> String
         options.receive_buffers,
         clients.iter().map(|it| it.tx_queue).max().unwrap_or(256),
     );
+    if let Some(us) = options.gather_us {
+        text += &format!("gather_us = {us}\n");
+    }
     let has_limits = clients.iter().any(|it| it.limit_bps.is_some());
     let has_class_of_its_own = has_limits && !is_limiter(policy);
     if has_class_of_its_own {
@@ -141,6 +144,7 @@ mod tests {
             duration: Duration::from_secs(1),
             receive_buffers: 4_096,
             wire_bps: None,
+            gather_us: None,
             has_baseline: false,
             placement: Placement::default(),
         }
@@ -165,6 +169,14 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_comes_gathers_for_as_long_as_is_said() {
+        let mut options = options(PolicyChoice::RoundRobin, &[None]);
+        let usual = plan(&options).settings.gather_us;
+        options.gather_us = Some(usual + 7);
+        assert_eq!(plan(&options).settings.gather_us, usual + 7);
     }
 
     #[test]
