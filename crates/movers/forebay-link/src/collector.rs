@@ -2,11 +2,13 @@
 //! with the options of `forebay probe`, which alone has collectors.
 
 mod fault;
+mod pace;
 mod stream;
 mod tls;
 mod trust;
 
 pub use fault::TlsFault;
+pub use pace::Pace;
 pub use stream::{Place, Stream, first, is_wait};
 pub use tls::{TlsStream, host_of};
 pub use trust::Trust;

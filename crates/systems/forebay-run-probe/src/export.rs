@@ -5,7 +5,6 @@ mod carrier;
 mod ipfix;
 mod json_lines;
 mod lasting;
-mod pace;
 mod table;
 mod templates;
 mod trust;

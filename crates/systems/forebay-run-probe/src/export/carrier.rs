@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::time::Duration;
 
-use forebay_link::collector::{Place, Stream, first, is_wait};
+use forebay_link::collector::{Pace, Place, Stream, first, is_wait};
 use forebay_run::stop::{Stop, Urgency};
 use forebay_run::whole_file::{BeginError, WholeFile};
 use forebay_sys::{clock, wait};
@@ -14,7 +14,6 @@ use forebay_wire::ipfix::udp_message_bytes_max;
 
 use super::begin;
 use super::lasting::{Lasting, Turn};
-use super::pace::Pace;
 use crate::error::ProbeError;
 
 /// Message in a file or over TCP, in bytes.

@@ -33,6 +33,8 @@ const SOJOURN_MAX_US: u64 = 10_000;
 const WIRE_BPS: u64 = 1_000_000_000;
 /// Where the search for the highest rate begins.
 const START_BPS: f64 = 800e6;
+/// A pause in which frames gather: 4 of them at that load.
+const GATHER_US: u32 = 50;
 /// Received frames that the favoured client may always hold.
 const GUARANTEE: u32 = 256;
 /// Of the client that is not favoured: what stands for the priorities of the original's processes.
@@ -43,7 +45,8 @@ const AS_ASKED: f64 = 0.99;
 
 pub(super) fn mux(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
     ring(session, lines)?;
-    echo(session, lines)?;
+    echo(session, lines, None)?;
+    echo(session, lines, Some(GATHER_US))?;
     highest_of_both(session, lines)?;
     limiters(session, lines)?;
     favoured(session, lines)?;
@@ -248,9 +251,10 @@ fn lost(records: &[MuxBenchRecord]) -> String {
     }
 }
 
-fn echo(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
+/// With the daemon's own pauses, or with such.
+fn echo(session: &Session, lines: &mut Lines<'_>, gather_us: Option<u32>) -> Result<()> {
     let options = Options {
-        gather_us: None,
+        gather_us,
         has_baseline: true,
         ..options(session, vec![of(LOAD_BPS)])
     };
@@ -262,9 +266,10 @@ fn echo(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
         })
     };
     let note = lost(&records);
+    let gathers = gather_us.map_or(String::new(), |us| format!(", gather_us = {us}"));
     lines.put_all([
         Line::new(
-            "mux, echo of 1472 B, 960 Mbit/s asked: answered",
+            format!("mux, echo of 1472 B, 960 Mbit/s asked{gathers}: answered"),
             "Mbit/s",
             ours(|it| it.summary.achieved_bps / 1e6)?,
         )
@@ -272,7 +277,7 @@ fn echo(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
         .ratio_goal(Goal::AtLeast(AS_ASKED))
         .note(note),
         Line::new(
-            "mux, the same: CPU of the whole host",
+            format!("mux, the same{gathers}: CPU of the whole host"),
             "%",
             ours(|it| it.summary.cpu_fraction * 100.0)?,
         )

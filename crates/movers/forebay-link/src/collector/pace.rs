@@ -10,14 +10,22 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 /// The pace of one collector.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub struct Pace {
     /// When the next message may go.
     next_ns: u64,
     records_hz: u64,
 }
 
+impl Default for Pace {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Pace {
-    pub(super) const fn new() -> Self {
+    /// The first message may go at once.
+    #[must_use]
+    pub const fn new() -> Self {
         Self {
             next_ns: 0,
             records_hz: RECORDS_HZ,
@@ -25,7 +33,7 @@ impl Pace {
     }
 
     /// So many records wait, and none of them shall wait too long: the pace rises with them, and falls when all are gone.
-    pub(super) fn load(&mut self, waiting: usize) {
+    pub fn load(&mut self, waiting: usize) {
         let wanted_hz = waiting as u64 * SECOND_NS / WAIT_NS;
         self.records_hz = match waiting {
             0 => RECORDS_HZ,
@@ -33,13 +41,14 @@ impl Pace {
         };
     }
 
-    /// When the next message may go.
-    pub(super) const fn next_ns(&self) -> u64 {
+    /// When the next message may go, ns.
+    #[must_use]
+    pub const fn next_ns(&self) -> u64 {
         self.next_ns
     }
 
-    /// A message with so many records went.
-    pub(super) fn went(&mut self, now_ns: u64, records: usize) {
+    /// A message with so many records went, at this time in ns.
+    pub fn went(&mut self, now_ns: u64, records: usize) {
         let from_ns = self.next_ns.max(now_ns.saturating_sub(SLACK_NS));
         self.next_ns = from_ns + records as u64 * SECOND_NS / self.records_hz;
     }
