@@ -743,6 +743,32 @@ fn a_flow_that_is_cut_comes_back_with_what_closes_it() {
 }
 
 #[test]
+fn what_was_counted_is_collected_while_its_flow_stays_lent() {
+    let mut world = World::new(&short(), Box::new(Packets(0)), 4);
+    let comes = |world: &mut World, ms: u64| {
+        world.comes(&packet(&plain(1, 0), ms * 1_000_000));
+        world.handles(1);
+    };
+    // Nothing is known of it, it is held here, and it is watched.
+    for ms in 1..=3 {
+        assert!(!world.table.collect(&key(1)), "{ms}");
+        comes(&mut world, ms);
+    }
+    for ms in 4..=20 {
+        comes(&mut world, ms);
+    }
+    assert!(world.counted > 10 && world.table.offloaded().packets == 0);
+    assert!(world.table.collect(&key(1)) && !world.table.collect(&key(2)));
+    assert_eq!(world.table.offloaded().packets, world.counted);
+    comes(&mut world, 21);
+    assert!(world.table.collect(&key(1)));
+    assert_eq!(world.table.offloaded().packets, world.counted);
+    assert_eq!(world.table.offload_counts().collected, 2);
+    assert_eq!(world.below.0.lock().unwrap().flows.len(), 1);
+    world.ends(22_000_000);
+}
+
+#[test]
 fn each_direction_alone_is_not_lent() {
     let mut table = Table::new(&Config {
         biflow: false,
