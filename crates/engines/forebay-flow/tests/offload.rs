@@ -676,6 +676,8 @@ fn a_flow_whose_headers_are_wanted_comes_up_cut_until_nothing_is() {
     for (ns, cut, counted) in [
         // Packets that are so far apart that none from before is under way: 5 to 9 are cut, all behind it are counted.
         (2 * GUARD_NS, 5, 11),
+        // Two come before the watch is old enough, of which headers are wanted: it stays one that cuts.
+        (GUARD_NS / 2, 5, 11),
         // All is wanted before the watch is old enough: some more are cut.
         (GUARD_NS / 8, 9, 7),
     ] {
