@@ -770,6 +770,28 @@ fn what_was_counted_is_collected_while_its_flow_stays_lent() {
     world.ends(22_000_000);
 }
 
+/// A table below whose clock is further ahead than the idle time-out gets no flow; a clock that has not begun is behind any.
+#[test]
+fn a_flow_is_not_lent_to_a_table_in_the_future() {
+    let idle_ns = short().idle_timeout_ns;
+    for (time_ns, since_ns, watched) in [
+        (SECOND_NS, SECOND_NS + idle_ns, 1),
+        (SECOND_NS, SECOND_NS + idle_ns + 1, 0),
+        (0, 10 * SECOND_NS, 1),
+    ] {
+        let mut world = World::new(&short(), Box::new(Packets(1)), 4);
+        world.below.0.lock().unwrap().now_ns = since_ns;
+        for _ in 0..2 {
+            let packet = packet(&plain(1, 0), time_ns);
+            world.table.handle_packet(&packet, &mut |_| ());
+        }
+        assert_eq!(world.table.clock_ns(), time_ns);
+        let lent = world.below.0.lock().unwrap().flows.len() as u64;
+        let counts = world.table.offload_counts();
+        assert_eq!((counts.watched, lent), (watched, watched), "{since_ns}");
+    }
+}
+
 #[test]
 fn each_direction_alone_is_not_lent() {
     let mut table = Table::new(&Config {
