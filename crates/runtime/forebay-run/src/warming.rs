@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use forebay_sys::mapping::take_pages;
+use forebay_sys::sched;
 
-/// Pages taken at a time, in bytes: an order to end waits for so many.
-const SLICE_BYTES: u64 = 16 << 20;
+/// Pages taken at a time, in bytes: an order to end waits for so many, which the thread takes in what is left of a CPU.
+const SLICE_BYTES: u64 = 2 << 20;
 
 /// A thread at work; it ends with this.
 #[derive(Debug)]
@@ -53,6 +54,8 @@ impl Drop for Warming {
 }
 
 fn take(data: &OwnedFd, bytes: u64, stopped: &AtomicBool) {
+    // Data that flows already goes first: it takes its pages itself. With a priority this thread had a CPU for seconds in which sockets overflowed.
+    let _ = sched::when_idle();
     for offset in (0..bytes).step_by(SLICE_BYTES as usize) {
         if stopped.load(Ordering::Relaxed) {
             return;
