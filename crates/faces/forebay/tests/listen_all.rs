@@ -61,7 +61,14 @@ const COMMANDS: &[(&str, &[(&str, Does)])] = &[
     ("fcheck", &[]),
     ("figure", &[]),
     ("inspect", &[]),
-    ("load", &[("--echo", Listens), ("[HOST:PORT]", Connects)]),
+    (
+        "load",
+        &[
+            ("--echo", Listens),
+            ("--ipbench", Listens),
+            ("[HOST:PORT]", Connects),
+        ],
+    ),
     ("model ctt", &[]),
     ("mover", &[("--listen", Listens)]),
     ("mux bench", &[]),
@@ -285,7 +292,7 @@ const HOW: &[(&str, &str, usize)] = &[
         3,
     ),
     // Over UDP and TCP at one address.
-    ("load", "--echo PLACE", 1),
+    ("load", "--echo PLACE --ipbench METRICS", 2),
     ("mover", "--listen PLACE --out OUT", 1),
     ("net bus", "TCP", 1),
     (
