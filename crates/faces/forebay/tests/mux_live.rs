@@ -17,6 +17,7 @@ use forebay_link::packet::{FrameBatch, SendPort};
 use forebay_run_mux::driver::packet::{self, PacketOptions};
 use forebay_testing::wire::{carries, is_inside, lay};
 use rig::{Run, forebay, signal, start, wait_for};
+use serde_json::Value;
 use tempfile::TempDir;
 
 const LONG: Duration = Duration::from_secs(30);
@@ -95,8 +96,7 @@ fn a_client_of_a_daemon_that_is_killed_comes_again_to_the_next_one() {
     assert!(last.is_ok(), "{last:?}");
     let counts = after.counts();
     drop(after);
-    assert!(signal("INT", run.pid()));
-    let json = run.end().json_of(0);
+    let json = end(run, &folder);
     let one = &json["clients"][0];
     assert_eq!(one["frames_given"], FRAMES, "{json}");
     assert_eq!(one["frames_given"], counts.received);
@@ -104,8 +104,15 @@ fn a_client_of_a_daemon_that_is_killed_comes_again_to_the_next_one() {
         (&one["packets_asked"], &one["packets_sent"]),
         (&1.into(), &1.into())
     );
+}
+
+/// The record of a daemon that is told to end: it has dropped nothing, and its books close.
+fn end(run: Run, folder: &TempDir) -> Value {
+    assert!(signal("INT", run.pid()));
+    let json = run.end().json_of(0);
     assert_eq!(json["drops"], serde_json::json!({}), "{json}");
     rig::assert_closed(&json, &folder.path().join("out"));
+    json
 }
 
 /// A frame of the client, of a local experimental EtherType (IEEE 802).
@@ -151,16 +158,13 @@ fn packets_of_a_trusted_client_arrive_byte_for_byte_and_the_books_close() {
     assert_eq!(status.json_of(0)["clients"][0]["is_trusted"], true);
     let counts = client.counts();
     drop(client);
-    assert!(signal("INT", run.pid()));
-    let json = run.end().json_of(0);
+    let json = end(run, &folder);
     let one = &json["clients"][0];
     assert_eq!(one["is_trusted"], true, "{json}");
     assert_eq!(one["packets_asked"], wanted.len(), "{json}");
     assert_eq!(one["packets_sent"], wanted.len(), "{json}");
     assert_eq!(one["frames_given"], FRAMES, "{json}");
     assert_eq!(counts.sent, wanted.len() as u64);
-    assert_eq!(json["drops"], serde_json::json!({}), "{json}");
-    rig::assert_closed(&json, &folder.path().join("out"));
 }
 
 #[test]

@@ -172,7 +172,7 @@ struct TapSend {
     /// What the interface is asked over, which counts what it received.
     card: InterfaceCard,
     told: Told,
-    /// For frames that are written by whoever has them.
+    /// Where a frame is written before the kernel copies it.
     room: Vec<u8>,
     frame_bytes_max: usize,
     counts: SendCounts,
