@@ -220,7 +220,10 @@ impl Plan {
             .map(|source| source.ring_bytes)
             .collect();
         // A page that must be made in the middle of a receive costs time in the data path: the supervisor takes them all meanwhile.
-        RingSetSpec::new("forebay-sources", capacities, self.record_bytes_max())
+        RingSetSpec {
+            populate: self.receiver.populate_queues,
+            ..RingSetSpec::new("forebay-sources", capacities, self.record_bytes_max())
+        }
     }
 
     /// Longest record in a source's ring: a whole message behind whatever is unfinished.

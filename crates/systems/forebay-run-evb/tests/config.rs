@@ -77,6 +77,7 @@ gather_us = 10
 stamps = false
 gro = true
 full = "drop"
+populate_queues = true
 cpu = 1
 real_time = 2
 [[sources]]
@@ -198,6 +199,7 @@ fn every_key_arrives_in_the_plan() {
         (false, true, FullPolicy::Drop)
     );
     assert_eq!((receiver.cpu, receiver.real_time), (Some(1), Some(2)));
+    assert!(receiver.populate_queues && plan.event_rings().populate);
     let ports: Vec<String> = plan.ports.iter().map(ToString::to_string).collect();
     assert_eq!(ports, ["0.0.0.0:6000", "0.0.0.0:7000", "127.0.0.2:8000"]);
     let names: Vec<&str> = plan

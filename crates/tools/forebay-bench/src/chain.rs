@@ -127,6 +127,8 @@ impl Setup {
                 .iter_mut()
                 .for_each(|source| source.ring_bytes = bytes);
         }
+        // A run of seconds is no measure of queues that fill a GiB of fresh memory meanwhile.
+        plan.receiver.populate_queues = true;
         let cpus = forebay_sys::sched::cpu_count();
         if self.one_core && cpus > 1 {
             plan.receiver.cpu = Some(cpus - 1);

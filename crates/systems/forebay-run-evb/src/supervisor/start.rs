@@ -7,10 +7,14 @@ use forebay_run::worker::{Ended, Entry, Worker};
 use forebay_sys::clock;
 
 use super::{Stage, Supervisor};
-use crate::stages::{END_LIMIT_NS, Hello, Role, run_stage};
+use crate::stages::{Hello, Role, run_stage};
 
 /// How long a stage that is starting is waited for when somebody asks to end.
 const START_GRACE_NS: u64 = 300_000_000;
+/// How long a stage may take until it is at work.
+const READY_LIMIT_S: u64 = 60;
+/// How much longer it may take for memory that it populates.
+const POPULATE_S_A_GIB: u64 = 20;
 
 impl Stage {
     /// Its end, if it has come.
@@ -86,7 +90,10 @@ impl Supervisor {
     /// Waits until a stage is at work for the first time; false when somebody asked to end before. A stage that was killed is
     /// started again, as later. One that gave up by itself is not: what hinders it will not go away.
     pub(super) fn wait_ready(&mut self, role: Role) -> Result<bool, RunError> {
-        let limit_ns = clock::monotonic_ns() + END_LIMIT_NS;
+        let populated_bytes =
+            u64::from(self.plan.receiver.populate_queues) * self.plan.memory().source_rings_bytes;
+        let limit_s = READY_LIMIT_S + (populated_bytes >> 30) * POPULATE_S_A_GIB;
+        let limit_ns = clock::monotonic_ns() + limit_s * 1_000_000_000;
         let mut asked_ns = None;
         loop {
             std::thread::sleep(Duration::from_millis(1));
@@ -124,7 +131,7 @@ impl Supervisor {
             if clock::monotonic_ns() > limit_ns {
                 return Err(RunError::NotReady {
                     stage: role.name(),
-                    limit_s: END_LIMIT_NS / 1_000_000_000,
+                    limit_s,
                 });
             }
         }
