@@ -2,10 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
-use std::io::{Cursor, Write};
+use std::io::{self, Cursor, Read, Write};
 use std::path::PathBuf;
 
 use forebay_link::pcap::{Capture, CaptureError, Captured, Skip};
+use forebay_wire::pcapng;
 use proptest::prelude::*;
 
 const PAYLOAD: &[u8] = b"twenty bytes of load";
@@ -419,6 +420,16 @@ proptest! {
     }
 }
 
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut to = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    to.write_all(bytes).unwrap();
+    to.finish().unwrap()
+}
+
+fn zstandard(bytes: &[u8]) -> Vec<u8> {
+    zstd::encode_all(bytes, 1).unwrap()
+}
+
 #[test]
 fn a_compressed_capture_is_read_as_what_is_in_it() {
     let frames: Vec<_> = (0..20_000_u32)
@@ -427,12 +438,6 @@ fn a_compressed_capture_is_read_as_what_is_in_it() {
     let plain = LITTLE.file(&frames);
     let (whole, ..) = read(plain.clone());
     assert_eq!(whole.len(), frames.len());
-    let gzip = |bytes: &[u8]| {
-        let mut to = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        to.write_all(bytes).unwrap();
-        to.finish().unwrap()
-    };
-    let zstandard = |bytes: &[u8]| zstd::encode_all(bytes, 1).unwrap();
     // Several parts one after the other are one file.
     let (first, second) = plain.split_at(plain.len() / 2);
     for file in [
@@ -446,16 +451,105 @@ fn a_compressed_capture_is_read_as_what_is_in_it() {
         assert!(error.is_none(), "{error:?}");
         assert_eq!(all, whole);
         assert_eq!(capture.counters().packets, frames.len() as u64);
-        // One that breaks off has what was before.
+        // One that breaks off has what was before, and says so.
         let (all, _, error) = read(file[..file.len() * 3 / 4].to_vec());
         assert!(!all.is_empty() && all.len() < whole.len(), "{}", all.len());
         assert_eq!(all, whole[..all.len()]);
-        assert!(
-            matches!(error, Some(CaptureError::Read { .. })),
-            "{error:?}"
-        );
+        let Some(CaptureError::CutStream { packet, offset, .. }) = error else {
+            panic!("{error:?}");
+        };
+        let read = all.len() as u64;
+        assert_eq!((packet, offset), (read, 24 + read * (16 + 14 + 32)));
     }
     let rubbish = [&[0x1f, 0x8b][..], &[9; 100]].concat();
     let error = Capture::new(Cursor::new(rubbish)).unwrap_err();
     assert!(matches!(error, CaptureError::Begin(_)), "{error:?}");
+}
+
+/// The same packets in pcapng.
+fn next_generation(frames: &[Vec<u8>]) -> Vec<u8> {
+    let mut file = [&pcapng::section()[..], &pcapng::interface(1)].concat();
+    for bytes in frames {
+        let packet = pcapng::PacketRepr {
+            interface: 0,
+            time_ns: 7,
+            wire_bytes: bytes.len() as u32,
+            bytes,
+            comment: "",
+            queue: 0,
+        };
+        packet.emit(&mut file);
+    }
+    file
+}
+
+/// Captures of a few hundred bytes, of which the first bytes that are looked at have all, too.
+#[test]
+fn a_compressed_capture_cut_at_any_byte_gives_what_is_before_and_says_that_its_stream_ends_early() {
+    let frames: Vec<_> = (0..20_u8)
+        .map(|n| ethernet(&ipv4(&[n.wrapping_mul(73); 40])))
+        .collect();
+    for plain in [LITTLE.file(&frames), next_generation(&frames)] {
+        let (whole, ..) = read(plain.clone());
+        assert_eq!(whole.len(), frames.len());
+        for (form, file, header) in [
+            ("gzip", gzip(&plain), 2),
+            ("Zstandard", zstandard(&plain), 4),
+        ] {
+            let mut most = 0;
+            for end in header..file.len() {
+                let told = match Capture::new(Cursor::new(file[..end].to_vec())) {
+                    Ok(_) => {
+                        let (all, _, error) = read(file[..end].to_vec());
+                        assert_eq!(all, whole[..all.len()], "{form}: {end}");
+                        most = most.max(all.len());
+                        let error = error.unwrap();
+                        let is_it = matches!(error, CaptureError::CutStream { packet, .. } if packet == all.len() as u64);
+                        assert!(is_it, "{form}: {end}: {error:?}");
+                        error.to_string()
+                    }
+                    Err(error) => error.to_string(),
+                };
+                let said = format!("its {form} stream ends early");
+                assert!(told.contains(&said), "{end}: {told}");
+            }
+            // Without the end of its check sum, gzip has all.
+            assert!(most == whole.len() || form != "gzip", "{most}");
+        }
+    }
+}
+
+/// A source that fails behind some bytes, once.
+struct Fails(Option<Cursor<Vec<u8>>>);
+
+impl Read for Fails {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.0.as_mut().map_or(Ok(0), |bytes| bytes.read(buffer));
+        match read {
+            Ok(0) if self.0.take().is_some() => Err(io::Error::other("the disk is gone")),
+            read => read,
+        }
+    }
+}
+
+#[test]
+fn what_the_system_says_of_a_source_that_fails_is_told_behind_what_was_read() {
+    let frames = vec![ethernet(&ipv4(PAYLOAD)); 200];
+    let plain = LITTLE.file(&frames);
+    for file in [plain.clone(), next_generation(&frames), gzip(&plain)] {
+        // Within the bytes that are looked at first, and behind them.
+        for bytes in [200, file.len() * 9 / 10] {
+            let source = Fails(Some(Cursor::new(file[..bytes].to_vec())));
+            let told = match Capture::new(source) {
+                Ok(mut capture) => loop {
+                    match capture.next_datagram() {
+                        Ok(one) => assert!(one.is_some(), "it ends without a word"),
+                        Err(error) => break error.to_string(),
+                    }
+                },
+                Err(error) => error.to_string(),
+            };
+            assert!(told.contains("the disk is gone"), "{bytes}: {told}");
+        }
+    }
 }

@@ -1,13 +1,14 @@
 //! The frames of a capture file, whatever its form.
 
-use std::io::{Cursor, Read};
+use std::io::{self, Cursor, Read};
 
 use forebay_wire::pcap::FileHeader;
 use forebay_wire::pcapng::SECTION_HEADER;
 
+use super::CaptureError;
 use super::blocks::Blocks;
 use super::classic::Classic;
-use super::{CaptureError, compressed};
+use super::compressed::{self, Fault, Source, Stopped};
 
 /// The largest packet or block that is read.
 pub const FRAME_MAX_BYTES: usize = 16 << 20;
@@ -64,10 +65,12 @@ impl Place {
         }
     }
 
+    /// That reading failed; why is known to the source alone.
     pub(super) const fn unreadable(self) -> CaptureError {
         CaptureError::Read {
             packet: self.number,
             offset: self.offset,
+            why: String::new(),
         }
     }
 }
@@ -77,10 +80,42 @@ enum Form {
     Blocks(Box<Blocks>),
 }
 
+/// A file of pcapng whose first bytes were read. The parser reads a second time before it gives anything: that read comes to nothing here, so that it neither waits for a pipe nor fails
+/// with what is good before it.
+struct Begun {
+    start: Cursor<Vec<u8>>,
+    has_paused: bool,
+    source: Source,
+}
+
+impl Begun {
+    fn new(start: Vec<u8>, source: Source) -> Self {
+        Self {
+            start: Cursor::new(start),
+            has_paused: false,
+            source,
+        }
+    }
+}
+
+impl Read for Begun {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.start.read(buffer)? {
+            0 if self.has_paused => self.source.read(buffer),
+            0 => {
+                self.has_paused = true;
+                Ok(0)
+            }
+            bytes => Ok(bytes),
+        }
+    }
+}
+
 /// The frames of a capture file, one after the other, with no look into them.
 pub struct Frames {
     form: Form,
     ended: bool,
+    fault: Fault,
 }
 
 impl std::fmt::Debug for Frames {
@@ -97,16 +132,32 @@ impl Frames {
     /// # Errors
     /// It is no capture, or cannot be read.
     pub fn new(source: impl Read + Send + 'static) -> Result<Self, CaptureError> {
-        let (start, source) = compressed::begin(Box::new(source)).map_err(CaptureError::Begin)?;
+        let fault = Fault::default();
+        let (start, source) = compressed::begin(Box::new(source), &fault).map_err(|error| {
+            let why = fault.get().map(ToString::to_string);
+            CaptureError::Begin(why.unwrap_or_else(|| error.to_string()))
+        })?;
         let form = match FileHeader::parse(&start) {
             Some(header) => Form::Classic(Classic::new(header, &start, source)),
             None => {
                 let is_ng = start.starts_with(&SECTION_HEADER);
-                let whole = Cursor::new(start).chain(source);
-                Form::Blocks(Box::new(Blocks::new(whole, is_ng)?))
+                let blocks = match is_ng {
+                    true => Blocks::new(Begun::new(start, source), is_ng),
+                    false => Blocks::new(Cursor::new(start).chain(source), is_ng),
+                };
+                let blocks = blocks.map_err(|error| match fault.get() {
+                    // Its first block is not whole.
+                    Some(why) if is_ng => CaptureError::Begin(why.to_string()),
+                    _ => error,
+                })?;
+                Form::Blocks(Box::new(blocks))
             }
         };
-        Ok(Self { form, ended: false })
+        Ok(Self {
+            form,
+            ended: false,
+            fault,
+        })
     }
 
     /// The current packet.
@@ -133,6 +184,27 @@ impl Frames {
             Form::Blocks(blocks) => blocks.advance(),
         };
         self.ended = !matches!(advanced, Ok(true));
-        advanced
+        advanced.map_err(|error| self.told(error))
+    }
+
+    /// An error with what stopped the source, if that is what it is about.
+    #[cold]
+    fn told(&self, error: CaptureError) -> CaptureError {
+        let CaptureError::Read { packet, offset, .. } = error else {
+            return error;
+        };
+        match self.fault.get() {
+            Some(Stopped::Early(form)) => CaptureError::CutStream {
+                form,
+                packet,
+                offset,
+            },
+            Some(Stopped::Failed(why)) => CaptureError::Read {
+                packet,
+                offset,
+                why: why.clone(),
+            },
+            None => error,
+        }
     }
 }

@@ -41,16 +41,31 @@ pub enum CaptureError {
     },
     /// Its first bytes cannot be read, or what compresses them is broken.
     #[error("its begin cannot be read: {0}")]
-    Begin(#[source] std::io::Error),
+    Begin(String),
     /// Neither pcap nor pcapng.
     #[error("not a capture: the first bytes are neither pcap nor pcapng")]
     NotACapture,
-    /// Reading failed.
-    #[error("reading failed after packet {packet} at offset {offset}")]
+    /// Reading failed, or what compresses the file is broken.
+    #[error("reading failed after packet {packet} at offset {offset}: {why}")]
     Read {
         /// The last packet that was read.
         packet: u64,
-        /// Where the next one starts in the file.
+        /// Where the next one starts in the file, or in what is compressed in it.
+        offset: u64,
+        /// What the system says, or what is wrong.
+        why: String,
+    },
+    /// What compresses the file breaks off: it was cut, or is still being written.
+    #[error(
+        "its {form} stream ends early, after packet {packet}, at offset {offset} of what it holds: \
+         the file was cut, or is still being written; all before was read"
+    )]
+    CutStream {
+        /// How it is compressed: gzip or Zstandard.
+        form: &'static str,
+        /// The last packet that was read.
+        packet: u64,
+        /// Where the next one starts in what is compressed.
         offset: u64,
     },
     /// The file ends within a packet: it was cut, or is still being written.

@@ -1,0 +1,65 @@
+//! What the probe says of captures that are cut, joined or empty, and of words that do not go together.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod rig;
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use rig::{Ended, forebay, start};
+use tempfile::TempDir;
+
+const PACKETS: u64 = 5_000;
+
+/// A capture of so many packets.
+fn capture(folder: &Path) -> Vec<u8> {
+    let mut command = forebay();
+    command.current_dir(folder).args(["emulate", "traffic"]);
+    command.args(["--profile", "nix-like-morning", "--snap", "96"]);
+    command.args(["--packets", &PACKETS.to_string(), "--pcap", "made.pcap"]);
+    let made = start(&mut command).end();
+    assert_eq!(made.code(), Some(0), "{}", made.stderr);
+    fs::read(folder.join("made.pcap")).unwrap()
+}
+
+fn probe(folder: &Path, args: &[&str]) -> Ended {
+    let mut command = forebay();
+    start(command.current_dir(folder).arg("probe").args(args)).end()
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut to = GzEncoder::new(Vec::new(), Compression::fast());
+    to.write_all(bytes).unwrap();
+    to.finish().unwrap()
+}
+
+#[test]
+fn a_compressed_capture_that_is_cut_says_so_and_ends_as_one_that_is_not_compressed() {
+    let folder = TempDir::new().unwrap();
+    let plain = capture(folder.path());
+    for (name, bytes, why) in [
+        ("cut.pcap", plain.clone(), "the file ends within packet "),
+        ("cut.gz", gzip(&plain), "its gzip stream ends early"),
+        (
+            "cut.zst",
+            zstd::encode_all(&plain[..], 1).unwrap(),
+            "its Zstandard stream ends early",
+        ),
+    ] {
+        fs::write(folder.path().join(name), &bytes[..bytes.len() * 2 / 3]).unwrap();
+        let json = probe(folder.path(), &["--read", name, "--format", "json"]).json_of(0);
+        assert_eq!(json["condition"], "tainted", "{json}");
+        let taint = rig::taint(&json);
+        let begin = format!("capture_broken: {name}: {why}");
+        assert!(taint.starts_with(&begin), "{taint}");
+        let read = json["packets_exported"].as_u64().unwrap();
+        assert!(read > PACKETS / 4 && read < PACKETS, "{json}");
+    }
+}
