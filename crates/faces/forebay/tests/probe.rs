@@ -432,7 +432,7 @@ fn a_capture_that_breaks_off_keeps_what_was_before() {
     // Nothing of it can be read.
     for (text, wrong) in [
         ("no capture at all, whatever its name", "not a capture"),
-        ("", "not a capture"),
+        ("", "cut.pcap: it is empty (0 bytes)"),
     ] {
         fs::write(&cut, text).unwrap();
         let told = probe(&cut, &[]);

@@ -57,8 +57,8 @@ impl<R: Read> Read for Told<R> {
     }
 }
 
-/// The first bytes of what a source has in it, and the rest. What stops it is in `fault`.
-pub(super) fn begin(source: Source, fault: &Fault) -> io::Result<(Vec<u8>, Source)> {
+/// The first bytes of what a source has in it, the rest, and whether it is compressed. What stops it is in `fault`.
+pub(super) fn begin(source: Source, fault: &Fault) -> io::Result<(Vec<u8>, Source, bool)> {
     let told = |inner, form| -> Source {
         Box::new(Told {
             inner,
@@ -75,10 +75,10 @@ pub(super) fn begin(source: Source, fault: &Fault) -> io::Result<(Vec<u8>, Sourc
         let decoder = zstd::stream::read::Decoder::new(whole(start, source))?;
         (Box::new(decoder), "Zstandard")
     } else {
-        return Ok((start, source));
+        return Ok((start, source, false));
     };
     let mut inner = told(inner, Some(form));
-    Ok((start_of(&mut inner)?, inner))
+    Ok((start_of(&mut inner)?, inner, true))
 }
 
 /// The first bytes. What came in front of a failure is good: behind it, the source fails again.

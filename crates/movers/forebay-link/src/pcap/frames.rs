@@ -130,13 +130,21 @@ impl Frames {
     /// Of a file that is read from `source`; one that is compressed by gzip or Zstandard is read as what is in it.
     ///
     /// # Errors
-    /// It is no capture, or cannot be read.
+    /// It is empty, no capture, or cannot be read.
     pub fn new(source: impl Read + Send + 'static) -> Result<Self, CaptureError> {
         let fault = Fault::default();
-        let (start, source) = compressed::begin(Box::new(source), &fault).map_err(|error| {
-            let why = fault.get().map(ToString::to_string);
-            CaptureError::Begin(why.unwrap_or_else(|| error.to_string()))
-        })?;
+        let (start, source, is_packed) =
+            compressed::begin(Box::new(source), &fault).map_err(|error| {
+                let why = fault.get().map(ToString::to_string);
+                CaptureError::Begin(why.unwrap_or_else(|| error.to_string()))
+            })?;
+        if start.is_empty() {
+            let what = match is_packed {
+                true => "what is compressed in it",
+                false => "it",
+            };
+            return Err(CaptureError::Empty { what });
+        }
         let form = match FileHeader::parse(&start) {
             Some(header) => Form::Classic(Classic::new(header, &start, source)),
             None => {

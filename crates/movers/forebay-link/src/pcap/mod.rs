@@ -42,6 +42,12 @@ pub enum CaptureError {
     /// Its first bytes cannot be read, or what compresses them is broken.
     #[error("its begin cannot be read: {0}")]
     Begin(String),
+    /// There is nothing in it.
+    #[error("{what} is empty (0 bytes): what writes it failed, or has written nothing yet")]
+    Empty {
+        /// It, or what is compressed in it.
+        what: &'static str,
+    },
     /// Neither pcap nor pcapng.
     #[error("not a capture: the first bytes are neither pcap nor pcapng")]
     NotACapture,
