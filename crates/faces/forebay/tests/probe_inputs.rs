@@ -63,3 +63,19 @@ fn a_compressed_capture_that_is_cut_says_so_and_ends_as_one_that_is_not_compress
         assert!(read > PACKETS / 4 && read < PACKETS, "{json}");
     }
 }
+
+#[test]
+fn captures_that_were_joined_are_in_records_whole() {
+    let folder = TempDir::new().unwrap();
+    let plain = capture(folder.path());
+    // As pigz and bgzip write them, and as cat makes them of two files.
+    let (begin, end) = plain.split_at(plain.len() / 2);
+    let parts = [gzip(begin), gzip(end), gzip(&[])].concat();
+    let files = [gzip(&plain), gzip(&plain)].concat();
+    for (name, bytes, captures) in [("parts.gz", parts, 1), ("files.gz", files, 2)] {
+        fs::write(folder.path().join(name), bytes).unwrap();
+        let json = probe(folder.path(), &["--read", name, "--format", "json"]).json_of(0);
+        assert_eq!(json["condition"], "completed", "{json}");
+        assert_eq!(json["packets_exported"], captures * PACKETS, "{json}");
+    }
+}

@@ -84,6 +84,21 @@ impl FileHeader {
         })
     }
 
+    /// Whether these bytes, in the place of what stands in front of a packet, are the begin of another file, as where two were joined: its magic, its version, and
+    /// the zeros behind it, which would be a packet without a byte.
+    #[must_use]
+    pub fn begins_at(bytes: &[u8; PACKET_HEADER_BYTES]) -> bool {
+        let [m0, m1, m2, m3, a0, a1, b0, b1, zeros @ ..] = *bytes;
+        let is_header = |order: ByteOrder| {
+            matches!(order.u32([m0, m1, m2, m3]), MAGIC_NS | MAGIC_US)
+                && [order.u16([a0, a1]), order.u16([b0, b1])] == VERSION
+        };
+        zeros == [0; 8]
+            && [ByteOrder::Little, ByteOrder::Big]
+                .into_iter()
+                .any(is_header)
+    }
+
     /// What stands in front of a packet in such a file.
     #[must_use]
     #[inline]
@@ -138,6 +153,25 @@ pub struct PacketHeader {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_file_begins_where_its_header_stands_whole() {
+        let little = file_header(1, 128);
+        let mut big = little;
+        for number in [0..4, 4..6, 6..8] {
+            big[number].reverse();
+        }
+        for header in [little, big] {
+            let bytes: [u8; PACKET_HEADER_BYTES] = *header.first_chunk().unwrap();
+            assert!(FileHeader::begins_at(&bytes));
+            for at in 0..PACKET_HEADER_BYTES {
+                let mut other = bytes;
+                other[at] ^= 0x10;
+                assert!(!FileHeader::begins_at(&other), "{at}");
+            }
+        }
+        assert!(!FileHeader::begins_at(&packet_header(7, 0, 60)));
+    }
 
     #[test]
     fn golden_headers() {

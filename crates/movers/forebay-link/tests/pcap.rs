@@ -560,3 +560,54 @@ fn what_the_system_says_of_a_source_that_fails_is_told_behind_what_was_read() {
         }
     }
 }
+
+/// As `cat a.pcap.gz b.pcap.gz` makes one file of two captures, whose packets may be written in other ways.
+#[test]
+fn captures_that_were_joined_are_read_to_the_end_of_the_last() {
+    let other = Classic {
+        big: true,
+        magic: NANOSECONDS,
+        link_type: 101,
+    };
+    let first = LITTLE.file(&vec![ethernet(&ipv4(PAYLOAD)); 3]);
+    let second = other.file(&[ipv4(PAYLOAD), ipv4(b"second")]);
+    let plain = [&first[..], &second, &LITTLE.file(&[])].concat();
+    for file in [
+        plain.clone(),
+        [gzip(&first), gzip(&second), gzip(&LITTLE.file(&[]))].concat(),
+        [zstandard(&first), zstandard(&second)].concat(),
+    ] {
+        let (all, capture, error) = read(file);
+        assert!(error.is_none(), "{error:?}");
+        assert_eq!(capture.counters().packets, 5);
+        let told: Vec<_> = all
+            .iter()
+            .map(|one| {
+                (
+                    one.packet,
+                    one.timestamp_ns % 1_000_000_000,
+                    &one.payload[..],
+                )
+            })
+            .collect();
+        let (us, ns) = (123_456_000, 123_456);
+        let expected: [(u64, u64, &[u8]); 5] = [
+            (1, us, PAYLOAD),
+            (2, us, PAYLOAD),
+            (3, us, PAYLOAD),
+            (4, ns, PAYLOAD),
+            (5, ns, b"second"),
+        ];
+        assert_eq!(told, expected);
+    }
+    // A header that is not whole is a cut at its place.
+    for bytes in 1..24 {
+        let (all, _, error) = read(plain[..first.len() + bytes].to_vec());
+        assert_eq!(all.len(), 3);
+        let offset = match error {
+            Some(CaptureError::Cut { packet: 4, offset }) => offset,
+            other => panic!("{bytes}: {other:?}"),
+        };
+        assert_eq!(offset, first.len() as u64, "{bytes}");
+    }
+}

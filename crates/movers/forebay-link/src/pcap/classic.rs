@@ -71,6 +71,10 @@ impl Classic {
             let wanted = match data.first_chunk() {
                 Some(bytes) => {
                     self.packet = self.header.packet(bytes);
+                    if self.packet.captured_bytes == 0 && FileHeader::begins_at(bytes) {
+                        self.begin_anew()?;
+                        continue;
+                    }
                     PACKET_HEADER_BYTES + self.packet.captured_bytes as usize
                 }
                 None => PACKET_HEADER_BYTES,
@@ -89,6 +93,22 @@ impl Classic {
                     true => Ok(false),
                     false => Err(self.place.cut()),
                 };
+            }
+        }
+    }
+
+    /// Goes past the header of another file behind this one, which says how its packets are written.
+    #[cold]
+    fn begin_anew(&mut self) -> Result<(), CaptureError> {
+        loop {
+            if let Some(header) = FileHeader::parse(&self.buffer[self.from..self.to]) {
+                self.header = header;
+                self.from += FILE_HEADER_BYTES;
+                self.place.offset += FILE_HEADER_BYTES as u64;
+                return Ok(());
+            }
+            if !self.read(FILE_HEADER_BYTES)? {
+                return Err(self.place.cut());
             }
         }
     }
