@@ -23,6 +23,12 @@ impl<S: Settings> Flags<S> {
         }
     }
 
+    /// The flag of a key, if it was said.
+    pub(crate) fn said(&self, key: &str) -> Option<&'static str> {
+        self.said.iter().find(|(said, _)| *said == key)?;
+        Self::declared().find_map(|(one, flag)| (one.name == key).then_some(flag))
+    }
+
     /// Whether nothing was said.
     pub(crate) fn is_empty(&self) -> bool {
         self.said.is_empty()

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use forebay_report::text::{bytes, si};
 use forebay_run::record::Record;
-use forebay_run_probe::config::ProbeSettings;
+use forebay_run_probe::config::{OF_INTERFACES, ProbeSettings};
 use forebay_run_probe::{Export, FilterRule, PluginChoice, ProbePlan, ProbeSummary};
 
 use crate::flags::Flags;
@@ -61,6 +61,13 @@ pub(crate) struct ProbeArgs {
 pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
     let mut settings = ProbeSettings::default();
     args.settings.apply(&mut settings);
+    if settings.interface.is_none()
+        && let Some(flag) = OF_INTERFACES.iter().find_map(|key| args.settings.said(key))
+    {
+        bail!(
+            "--{flag} is for an interface; give --interface in place of --read, or leave --{flag} out"
+        );
+    }
     settings.export.clone_from(&args.export);
     settings.plugins.clone_from(&args.plugins);
     settings.filter.clone_from(&args.filter);

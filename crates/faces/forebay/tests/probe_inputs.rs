@@ -75,7 +75,38 @@ fn captures_that_were_joined_are_in_records_whole() {
     for (name, bytes, captures) in [("parts.gz", parts, 1), ("files.gz", files, 2)] {
         fs::write(folder.path().join(name), bytes).unwrap();
         let json = probe(folder.path(), &["--read", name, "--format", "json"]).json_of(0);
-        assert_eq!(json["condition"], "completed", "{json}");
+        assert_eq!(json["condition"], "ended", "{json}");
         assert_eq!(json["packets_exported"], captures * PACKETS, "{json}");
+    }
+}
+
+/// What is refused on the command line is refused in a file, too.
+#[test]
+fn what_is_of_an_interface_is_refused_where_a_capture_is_read() {
+    let folder = TempDir::new().unwrap();
+    for (flag, value, line) in [
+        ("--input", "packet", "input = \"packet\""),
+        ("--input", "xdp", "input = \"xdp\""),
+        ("--queues", "2", "queues = 2"),
+        ("--ring", "1M", "ring_bytes = 1_048_576"),
+        ("--snap", "128", "snap_bytes = 128"),
+        ("--promiscuous", "on", "promiscuous = true"),
+    ] {
+        // It is told before the capture, which is not there, is looked for.
+        let told = probe(folder.path(), &["--read", "none.pcap", flag, value]);
+        assert_eq!(told.code(), Some(2), "{}", told.stderr);
+        let said = format!(
+            "forebay: {flag} is for an interface; give --interface in place of --read, or leave {flag} out"
+        );
+        assert!(told.stderr.starts_with(&said), "{}", told.stderr);
+        let file = folder.path().join("probe.toml");
+        fs::write(&file, format!("[probe]\nread = \"none.pcap\"\n{line}\n")).unwrap();
+        let told = start(forebay().arg("check").arg(&file)).end();
+        let key = line.split_once(' ').unwrap().0;
+        assert_eq!(told.code(), Some(2), "{}", told.stderr);
+        let is_told = told.stderr.contains(&format!("probe.{key} ="))
+            && told.stderr.contains("a capture is read, and no interface")
+            && told.stderr.matches("remedy:").count() == 1;
+        assert!(is_told, "{}", told.stderr);
     }
 }

@@ -164,6 +164,9 @@ settings! {
     }
 }
 
+/// Keys that say how an interface is read, and nothing of a capture.
+pub const OF_INTERFACES: [&str; 5] = ["input", "queues", "ring_bytes", "snap_bytes", "promiscuous"];
+
 impl ProbeSettings {
     /// What the engine is told. `seed` is that of its hashes, which strangers must not know.
     pub(crate) fn engine(&self, seed: u64) -> (DecodeConfig, Config) {
@@ -247,6 +250,13 @@ impl ConfigFile for ProbeFile {
                 return None;
             }
         };
+        if !block.has("interface") && OF_INTERFACES.iter().any(|key| block.has(key)) {
+            let of_capture = "a capture is read, and no interface";
+            OF_INTERFACES
+                .iter()
+                .for_each(|key| block.idle(key, of_capture));
+            return None;
+        }
         if said.filter.len() > RULES_MAX {
             block.complain(
                 "filter",
