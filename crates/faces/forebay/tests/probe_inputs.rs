@@ -110,3 +110,24 @@ fn what_is_of_an_interface_is_refused_where_a_capture_is_read() {
         assert!(is_told, "{}", told.stderr);
     }
 }
+
+#[test]
+fn a_plugin_is_not_asked_for_twice() {
+    let folder = TempDir::new().unwrap();
+    for plugins in [
+        &["--plugins", "dns,tls,dns"][..],
+        &["--plugins", "dns", "--plugins", "tls,dns"],
+    ] {
+        let args = [&["--read", "none.pcap"], plugins].concat();
+        let told = probe(folder.path(), &args);
+        assert_eq!(told.code(), Some(2), "{}", told.stderr);
+        let said = "forebay: --plugins has dns twice; leave one of them out";
+        assert!(told.stderr.starts_with(said), "{}", told.stderr);
+    }
+    let file = folder.path().join("probe.toml");
+    let text = "[probe]\nread = \"none.pcap\"\nplugins = [\"dns\", \"dns\"]\n";
+    fs::write(&file, text).unwrap();
+    let told = start(forebay().arg("check").arg(&file)).end();
+    assert_eq!(told.code(), Some(2), "{}", told.stderr);
+    assert_eq!(told.stderr.matches("remedy:").count(), 1, "{}", told.stderr);
+}

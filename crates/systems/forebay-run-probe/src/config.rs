@@ -207,6 +207,11 @@ impl ProbeSettings {
         if self.has_export_rule() && self.export_packets.is_none() {
             return Err(ProbeError::NoPacketFile);
         }
+        let twice =
+            (1..self.plugins.len()).find(|&at| self.plugins[..at].contains(&self.plugins[at]));
+        if let Some(at) = twice {
+            return Err(ProbeError::PluginTwice(self.plugins[at]));
+        }
         if self.input == InputChoice::Xdp {
             xdp::check(self)?;
         }

@@ -9,6 +9,7 @@ use forebay_traffic::ProfileError;
 use thiserror::Error;
 
 use crate::export::TrustError;
+use crate::plugins::PluginChoice;
 use crate::source::NotTraffic;
 
 /// Errors of the flow probe.
@@ -176,6 +177,9 @@ pub enum ProbeError {
     /// The same exporter is asked for twice.
     #[error("{0} is given twice; leave one --export of it out")]
     Twice(String),
+    /// A plugin says what it finds once.
+    #[error("--plugins has {0} twice; leave one of them out")]
+    PluginTwice(PluginChoice),
     /// Packets are to be exported, and there is no file for them.
     #[error(
         "a rule of the filter exports packets, and there is no file for them; give --export-packets FILE.pcapng, or take the rule out"
