@@ -48,7 +48,7 @@ pub(crate) struct ProbeArgs {
     /// export BYTES so many bytes of each.
     #[arg(long, value_name = "FILE")]
     export_packets: Option<PathBuf>,
-    /// Directory for ledger and record, for `forebay audit`.
+    /// Directory for ledger and record, for `forebay audit`; those of an earlier run in it are kept, with that run in their names.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     #[command(flatten)]

@@ -131,3 +131,22 @@ fn a_plugin_is_not_asked_for_twice() {
     assert_eq!(told.code(), Some(2), "{}", told.stderr);
     assert_eq!(told.stderr.matches("remedy:").count(), 1, "{}", told.stderr);
 }
+
+#[test]
+fn books_of_an_earlier_probe_in_the_same_directory_are_kept() {
+    let folder = TempDir::new().unwrap();
+    capture(folder.path());
+    let mut earlier: Vec<(String, Vec<u8>)> = Vec::new();
+    for _ in 0..3 {
+        let args = ["--read", "made.pcap", "--out", "out", "--format", "json"];
+        let json = probe(folder.path(), &args).json_of(0);
+        let out = folder.path().join("out");
+        for (name, bytes) in &earlier {
+            assert_eq!(&fs::read(out.join(name)).unwrap(), bytes, "{name}");
+        }
+        let id = json["run_id"].as_str().unwrap();
+        let file = |name: &str| fs::read(out.join(name)).unwrap();
+        earlier.push((format!("ledger-{id}"), file("ledger")));
+        earlier.push((format!("run-{id}.json"), file("run.json")));
+    }
+}
