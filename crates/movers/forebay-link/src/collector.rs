@@ -2,13 +2,19 @@
 //! with the options of `forebay probe`, which alone has collectors.
 
 mod fault;
+mod lasting;
 mod pace;
+mod patience;
 mod stream;
 mod tls;
 mod trust;
+mod waiting;
 
 pub use fault::TlsFault;
+pub use lasting::{Lasting, Turn};
 pub use pace::Pace;
+pub use patience::Patience;
 pub use stream::{Place, Stream, first, is_wait};
 pub use tls::{TlsStream, host_of};
 pub use trust::Trust;
+pub use waiting::{GoesOn, Tcp};

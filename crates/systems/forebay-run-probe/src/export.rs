@@ -4,7 +4,6 @@ mod address;
 mod carrier;
 mod ipfix;
 mod json_lines;
-mod lasting;
 mod table;
 mod templates;
 mod trust;
@@ -15,15 +14,16 @@ use std::io;
 use std::mem;
 use std::ops::AddAssign;
 use std::path::Path;
+use std::time::Duration;
 
 use forebay_flow::plugins::Fields;
 use forebay_flow::{Config, FlowRecord, Volume};
 use forebay_ledger::Leak;
-use forebay_link::collector::Place;
+use forebay_link::collector::{Patience, Place};
 use forebay_run::stop::{Stop, Urgency};
 use forebay_run::whole_file::{BeginError, WholeFile};
+use forebay_sys::clock;
 use forebay_sys::watched::OUTPUT_REMOVED;
-use forebay_sys::{clock, wait};
 
 use crate::config::ProbeSettings;
 use crate::error::ProbeError;
@@ -39,10 +39,8 @@ pub use trust::TrustError;
 const OPTION: &str = "--export";
 /// Records that are written together.
 const BATCH: usize = 256;
-/// At the end a collector that is away is waited for so long since it took something, in ns.
-const END_PATIENCE_NS: u64 = 10_000_000_000;
-/// One look at whether it takes something, in ns.
-const END_LOOK_NS: u64 = 20_000_000;
+/// One look at the end at whether a collector takes something.
+const END_LOOK: Duration = Duration::from_millis(20);
 /// At the end a pace is as if so small a part waited: all goes within 20 s.
 const END_LOADS: usize = 40;
 
@@ -339,9 +337,17 @@ impl Exporter {
     }
 
     /// When there is a turn for what waits, if something does and that is known.
-    pub(crate) fn next_ns(&self) -> Option<u64> {
+    fn next_ns(&self) -> Option<u64> {
         let waits = !self.waiting.is_empty() && !self.has_failed;
         self.to.next_ns().filter(|_| waits)
+    }
+
+    /// How long until what waits has its turn, at most so long.
+    pub(crate) fn until_turn(&self, most: Duration) -> Duration {
+        self.next_ns().map_or(most, |at| {
+            let left_ns = at.saturating_sub(clock::monotonic_ns());
+            most.min(Duration::from_nanos(left_ns))
+        })
     }
 
     /// Writes what waits, as far as it is taken, in time.
@@ -352,7 +358,7 @@ impl Exporter {
 
     /// Writes what waits, as far as it is taken.
     pub(crate) fn write(&mut self) {
-        if self.waiting.is_empty() && !self.has_failed {
+        if self.waiting.is_empty() {
             self.to.tend();
         }
         let mut waiting = mem::take(&mut self.waiting);
@@ -381,31 +387,25 @@ impl Exporter {
                 let due = config.and_then(|config| config.due_ns(&one.record));
                 due_ns = due_ns.min(due.unwrap_or(u64::MAX));
             }
-            if config.is_some() {
-                let late_ns = clock::realtime_ns().saturating_sub(due_ns);
-                self.late_max_ns = self.late_max_ns.max(late_ns);
-            }
+            let late_ns = clock::realtime_ns().saturating_sub(due_ns);
+            self.late_max_ns = self.late_max_ns.max(late_ns);
         }
         self.waiting = waiting;
     }
 
     /// Writes all that waits, at the end: a collector that takes nothing is waited for, at most until `until_ns`, and what it does not take then is not written.
     pub(crate) fn write_all(&mut self, stop: &Stop, until_ns: u64) {
-        let (mut left, mut since_ns) = (self.waiting.len(), clock::monotonic_ns());
+        let mut patience = Patience::new(self.waiting.len(), clock::monotonic_ns(), until_ns);
         loop {
             // There is time: the pace rises where it would not be enough.
             self.to.load(self.waiting.len() / END_LOADS);
             self.write();
-            let now_ns = clock::monotonic_ns();
-            if self.waiting.len() < left {
-                (left, since_ns) = (self.waiting.len(), now_ns);
-            }
-            let is_over = now_ns >= until_ns.min(since_ns + END_PATIENCE_NS);
+            let left = self.waiting.len();
+            let is_over = patience.is_over(left, clock::monotonic_ns());
             if left == 0 || is_over || stop.urgency() >= Urgency::Hurry {
                 break;
             }
-            let look_ns = now_ns + END_LOOK_NS;
-            wait::sleep_until(self.next_ns().unwrap_or(look_ns).min(look_ns), 0);
+            std::thread::sleep(self.until_turn(END_LOOK));
         }
         if !self.waiting.is_empty() {
             self.unwritten += self.waits();

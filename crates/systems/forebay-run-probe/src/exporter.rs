@@ -1,7 +1,7 @@
 //! The thread that exports: records of all lanes, to all exporters.
 
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use forebay_ledger::Leak;
 use forebay_run::{Host, Stop, Urgency};
@@ -18,8 +18,8 @@ use crate::summary::ExportSummary;
 const LOOK: Duration = Duration::from_millis(100);
 /// At the end all collectors together have so long to take what waits, in ns.
 const END_NS: u64 = 30_000_000_000;
-/// Collectors are told so often what was refused and not sent, in ns.
-const REPORT_NS: u64 = 60_000_000_000;
+/// Collectors are told so often what was refused and not sent.
+const REPORT: Duration = Duration::from_secs(60);
 
 /// What came out of a lane, and went to the exporters.
 #[derive(Clone, Copy, Debug, Default)]
@@ -78,15 +78,13 @@ impl Exporters {
     ) -> (Vec<ExportSummary>, Vec<Failed>) {
         // Where this thread ends by a panic, nobody waits for it.
         let _leave = Leave(queue, self.stop.clone());
-        let look_ns = LOOK.as_nanos() as u64;
-        let mut shown_ns = clock::monotonic_ns();
-        let mut reported_ns = shown_ns;
+        let mut shown = Instant::now();
+        let mut reported = shown;
         loop {
-            // When nothing more is captured, records may wait where they are for an exporter with a pace.
-            let may_wait = self.stop.is_asked() && self.stop.urgency() < Urgency::Hurry;
-            if may_wait && self.all.iter().any(Exporter::is_full) {
+            // A record waits for others no longer than until the next turn.
+            self.all.iter_mut().for_each(Exporter::write_in_time);
+            if self.lets_wait() {
                 std::thread::sleep(self.until_turn());
-                self.all.iter_mut().for_each(Exporter::write_in_time);
                 continue;
             }
             match queue.take(self.until_turn()) {
@@ -94,23 +92,14 @@ impl Exporters {
                 Found::Nothing => {}
                 Found::End => break,
             }
-            let now_ns = clock::monotonic_ns();
-            let has_turn =
-                |exporter: &&mut Exporter| exporter.next_ns().is_some_and(|at| at <= now_ns);
-            self.all
-                .iter_mut()
-                .filter(has_turn)
-                .for_each(Exporter::write_in_time);
-            if now_ns >= shown_ns + look_ns {
-                shown_ns = now_ns;
-                // A record waits for others no longer than that.
-                self.all.iter_mut().for_each(Exporter::write_in_time);
+            if shown.elapsed() >= LOOK {
+                shown = Instant::now();
                 let news = self.all.iter_mut().filter_map(Exporter::news);
                 news.for_each(|news| drop(note.send(news)));
                 book.show(queue, &self);
             }
-            if now_ns >= reported_ns + REPORT_NS {
-                reported_ns = now_ns;
+            if reported.elapsed() >= REPORT {
+                reported = Instant::now();
                 self.report(queue);
             }
         }
@@ -119,11 +108,13 @@ impl Exporters {
 
     /// How long records are waited for: until something that waits has its turn, at most for a look.
     fn until_turn(&self) -> Duration {
-        let turns = self.all.iter().filter_map(Exporter::next_ns);
-        let left_ns = turns
-            .min()
-            .map(|at| at.saturating_sub(clock::monotonic_ns()));
-        left_ns.map_or(LOOK, |ns| LOOK.min(Duration::from_nanos(ns)))
+        let turns = self.all.iter().map(|exporter| exporter.until_turn(LOOK));
+        turns.min().unwrap_or(LOOK)
+    }
+
+    /// Whether records may wait where they are for an exporter with a pace: nothing more is captured.
+    fn lets_wait(&self) -> bool {
+        self.stop.urgency() == Urgency::Drain && self.all.iter().any(Exporter::is_full)
     }
 
     /// Takes records out of a lane.
@@ -191,6 +182,7 @@ mod tests {
     use super::*;
     use crate::config::ProbeSettings;
     use crate::export::tests;
+    use crate::queue::Outlet;
 
     /// A record of two packets with so many octets.
     fn row(octets: u64) -> Row {
@@ -225,5 +217,21 @@ mod tests {
         for exporter in &exporters.all {
             assert_eq!(exporter.came, amount(4, 43_210));
         }
+    }
+
+    #[test]
+    fn a_queue_that_is_left_holds_nobody_back_and_a_panic_ends_the_run() {
+        let (queue, stop) = (Queue::new(1, 0), Stop::of_library().unwrap());
+        drop(Leave(&queue, stop.clone()));
+        let mut outlet = Outlet::new(&queue, 0);
+        outlet.push(row(1));
+        outlet.hand_over(|| unreachable!("nobody takes it"));
+        assert_eq!((outlet.full.flows, stop.is_asked()), (1, false));
+        let panics = || {
+            let _leave = Leave(&queue, stop.clone());
+            unreachable!("as it shall");
+        };
+        std::thread::scope(|scope| scope.spawn(panics).join().unwrap_err());
+        assert_eq!(stop.urgency(), Urgency::Hurry);
     }
 }

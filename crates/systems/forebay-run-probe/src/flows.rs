@@ -235,11 +235,8 @@ impl<'a> Flows<'a> {
     /// Ends what is over by `now_ns`, a time that no later packet is before, until there is something else to do: packets do not wait for all that is due.
     pub(crate) fn tick(&mut self, now_ns: u64, mut has_more: impl FnMut() -> bool) {
         for _ in 0..TICKS_MAX {
-            if self
-                .table
-                .poll_timeout()
-                .is_none_or(|due_ns| due_ns > now_ns)
-            {
+            let due_ns = self.table.poll_timeout();
+            if due_ns.is_none_or(|due_ns| due_ns > now_ns) {
                 return;
             }
             self.with_table(|table, _, plugins, mut ended| {
@@ -376,4 +373,43 @@ impl<'a> Flows<'a> {
 
 fn may_wait(is_live: bool, stop: &Stop) -> bool {
     !is_live && stop.urgency() < Urgency::Now
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_flow::LinkType;
+
+    use super::*;
+    use crate::books::DATAGRAM;
+
+    #[test]
+    fn records_wait_where_nothing_is_live_until_all_shall_end_now() {
+        let stop = Stop::of_library().unwrap();
+        for urgency in [Urgency::Go, Urgency::Drain, Urgency::Hurry, Urgency::Now] {
+            stop.order(urgency);
+            let waits = [false, true].map(|is_live| may_wait(is_live, &stop));
+            assert_eq!(waits, [urgency != Urgency::Now, false]);
+        }
+    }
+
+    #[test]
+    fn a_flow_ends_when_it_is_due_and_nothing_is_done_before() {
+        let mut plan = ProbePlan::default();
+        plan.settings.interface = Some("none".into());
+        let host = Host::new(Stop::of_library().unwrap(), Leak::off(), ());
+        let queue = Queue::new(1, 9);
+        let mut flows = Flows::new(&plan, &queue, (0, 7), None, &host).unwrap();
+        flows.take(&Frame {
+            time_ns: 5,
+            link: Some(LinkType::RawIp),
+            bytes: &DATAGRAM,
+            wire_bytes: 30,
+        });
+        flows.settle();
+        let due_ns = flows.table.poll_timeout().unwrap();
+        flows.tick(due_ns - 1, || unreachable!("nothing is due"));
+        flows.tick(due_ns, || false);
+        assert!(due_ns > 5 + flows.config.idle_timeout_ns);
+        assert_eq!(flows.formed.flows, 1);
+    }
 }

@@ -1,11 +1,12 @@
 //! A thread that captures from an interface: frames from its ring into its flows, by the host's clock.
 
 use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 use forebay_flow::{Frame, LinkType};
 use forebay_link::packet::{Event, KernelCounts};
 use forebay_run::stop::{Stop, Urgency};
-use forebay_sys::{clock, wait};
+use forebay_sys::clock;
 
 use crate::books::CaptureBook;
 use crate::error::ProbeError;
@@ -18,10 +19,10 @@ const LOOK_NS: u64 = 100_000_000;
 const LATE_NS: u64 = 100_000_000;
 /// The clock was set back when it is so much behind the time of the table, which never goes back, in ns.
 const SET_BACK_NS: u64 = 1_000_000_000;
-/// At the end, packets that the kernel has counted are waited for so long, in ns.
-const DRAIN_NS: u64 = 1_000_000_000;
-/// One look at whether they have come, in ns.
-const DRAIN_LOOK_NS: u64 = 1_000_000;
+/// At the end, packets that the kernel has counted are waited for so long since some came.
+const DRAIN: Duration = Duration::from_secs(1);
+/// One look at whether they have come.
+const DRAIN_LOOK: Duration = Duration::from_millis(1);
 
 /// What is known of a ring.
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,6 +49,15 @@ impl RingCounts {
         self.kernel.drops + self.no_buffer
     }
 
+    /// That packets of an interface are not read, if it is so.
+    fn passes_by(&self, interface: &str) -> Option<String> {
+        (self.passed > 0).then(|| {
+            format!(
+                "packets come by queues of {interface} that no thread reads, and go on to the kernel's stack: give --queues as many as it has"
+            )
+        })
+    }
+
     /// Packets that did not come from the interface to the decoder.
     const fn unread(&self) -> u64 {
         self.lost() + self.broken
@@ -56,6 +66,11 @@ impl RingCounts {
     /// Whether packets that the kernel has counted are still on their way to the ring, or in it, when so many were read.
     const fn has_more(&self, read: u64) -> bool {
         self.held > 0 || self.kernel.packets > read + self.unread()
+    }
+
+    /// Whether they are waited for at the end, where none came for so long.
+    fn is_awaited(&self, read: u64, quiet: Duration, urgency: Urgency) -> bool {
+        self.has_more(read) && quiet < DRAIN && urgency < Urgency::Hurry
     }
 }
 
@@ -66,9 +81,8 @@ pub(crate) struct Live<'a> {
     ring: RingCounts,
     interface: String,
     is_down: bool,
-    has_told_passed: bool,
-    /// No program that belongs here was taken off.
-    is_steered: bool,
+    /// What is wrong with the interface, as far as it was told.
+    told: Vec<String>,
     stop: Stop,
     book: CaptureBook,
 }
@@ -85,8 +99,7 @@ impl<'a> Live<'a> {
             port,
             flows,
             is_down: false,
-            has_told_passed: false,
-            is_steered: true,
+            told: Vec::new(),
             stop: stop.clone(),
             book,
         }
@@ -144,7 +157,7 @@ impl<'a> Live<'a> {
             if now_ns >= look_ns {
                 look_ns = now_ns + LOOK_NS;
                 self.look()?;
-                self.tell_passed(note);
+                self.tell_trouble(note);
                 if clock::realtime_ns() + SET_BACK_NS < self.flows.table.clock_ns() {
                     note(
                         "the clock of this host was set back: all flows end, and begin anew"
@@ -199,41 +212,39 @@ impl<'a> Live<'a> {
     }
 
     /// Tells once that a part of the packets is not read, or none any more.
-    fn tell_passed(&mut self, note: &dyn Fn(String)) {
-        if self.is_steered && !self.port.is_steered() {
-            self.is_steered = false;
-            note(format!(
-                "the program that steers packets of {} to this process was taken off: none come any more; begin anew",
-                self.interface
-            ));
-        }
-        if self.ring.passed > 0 && !self.has_told_passed {
-            self.has_told_passed = true;
-            note(format!(
-                "packets come by queues of {} that no thread reads, and go on to the kernel's stack: give --queues as many as it has",
-                self.interface
-            ));
+    fn tell_trouble(&mut self, note: &dyn Fn(String)) {
+        let interface = &self.interface;
+        let off = (!self.port.is_steered()).then(|| {
+            format!(
+                "the program that steers packets of {interface} to this process was taken off: none come any more; begin anew"
+            )
+        });
+        for text in [off, self.ring.passes_by(interface)].into_iter().flatten() {
+            if !self.told.contains(&text) {
+                note(text.clone());
+                self.told.push(text);
+            }
         }
     }
 
     /// Takes what the kernel had counted when the order came.
     fn drain(&mut self) -> Result<(), ProbeError> {
         self.port.close()?;
-        let mut until_ns = clock::monotonic_ns() + DRAIN_NS;
-        while self.stop.urgency() < Urgency::Hurry {
-            let now_ns = clock::monotonic_ns();
-            if self.read() {
-                until_ns = now_ns + DRAIN_NS;
+        let mut came = Instant::now();
+        loop {
+            match self.read() {
+                true => came = Instant::now(),
+                false => std::thread::sleep(DRAIN_LOOK),
             }
             self.look()?;
-            if !self.ring.has_more(self.flows.read) || now_ns >= until_ns {
-                break;
-            }
-            if !self.port.is_ready() {
-                wait::sleep_until(now_ns + DRAIN_LOOK_NS, 0);
+            let urgency = self.stop.urgency();
+            if !self
+                .ring
+                .is_awaited(self.flows.read, came.elapsed(), urgency)
+            {
+                return Ok(());
             }
         }
-        Ok(())
     }
 }
 
@@ -260,5 +271,16 @@ mod tests {
         assert_eq!(more, [true, false, false]);
         ring.held = 1;
         assert!(ring.has_more(58));
+        let awaited = |quiet, urgency| ring.is_awaited(58, quiet, urgency);
+        let just = DRAIN - Duration::from_nanos(1);
+        assert!(awaited(just, Urgency::Drain) && !awaited(DRAIN, Urgency::Drain));
+        assert!(!awaited(just, Urgency::Hurry) && !awaited(just, Urgency::Now));
+        assert!(
+            ring.passes_by("far")
+                .is_some_and(|text| text.contains("of far "))
+        );
+        assert_eq!(RingCounts::default().passes_by("far"), None);
+        ring.held = 0;
+        assert!(!ring.is_awaited(58, just, Urgency::Drain));
     }
 }

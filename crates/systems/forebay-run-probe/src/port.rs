@@ -178,7 +178,43 @@ fn options(settings: &ProbeSettings) -> PortOptions {
 
 #[cfg(test)]
 mod tests {
+    use std::net::UdpSocket;
+
+    use forebay_testing::wire::{is_at_wire, sh};
+
     use super::*;
+
+    #[test]
+    fn a_port_is_of_its_interface_and_takes_packets_until_it_is_closed() {
+        let own = "port::tests::a_port_is_of_its_interface_and_takes_packets_until_it_is_closed";
+        if !is_at_wire(own) {
+            return;
+        }
+        sh("ip tuntap add tun mode tun; ip link set tun up");
+        let ports = |interface| Port::open(interface, &ProbeSettings::default()).unwrap();
+        let [mut closed, mut open] = [(); 2].map(|()| ports("far").remove(0));
+        // Of Ethernet, and of packets of IP (numbers of pcap).
+        assert_eq!([&closed, &ports("tun")[0]].map(Port::link_type), [1, 101]);
+        let socket = UdpSocket::bind("10.0.0.1:0").unwrap();
+        let send = |port: &mut Port| {
+            assert!(!port.is_ready());
+            socket.send_to(b"it", "10.0.0.2:5000").unwrap();
+            while !port.is_ready() {
+                std::thread::yield_now();
+            }
+            while port.read(|_| ()).is_some() {}
+        };
+        send(&mut closed);
+        while open.read(|_| ()).is_none() {}
+        closed.close().unwrap();
+        send(&mut open);
+        let packets = [&mut closed, &mut open].map(|port| {
+            let mut ring = RingCounts::default();
+            port.count(&mut ring).unwrap();
+            ring.kernel.packets
+        });
+        assert_eq!(packets, [1, 2]);
+    }
 
     /// A block of three frames of 10 bytes (`linux/if_packet.h`, version 3), the heads of which are where `heads` says, and say so of the next one.
     fn block(heads: [u32; 3], next: [u32; 3]) -> Vec<u8> {

@@ -4,16 +4,16 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_link::collector::{Pace, Place, Stream, first, is_wait};
+use forebay_link::collector::{GoesOn, Lasting, Pace, Place, Tcp, Turn, first};
 use forebay_run::stop::{Stop, Urgency};
 use forebay_run::whole_file::{BeginError, WholeFile};
 use forebay_sys::{clock, wait};
 use forebay_wire::ipfix::udp_message_bytes_max;
 
 use super::begin;
-use super::lasting::{Lasting, Turn};
 use crate::error::ProbeError;
 
 /// Message in a file or over TCP, in bytes.
@@ -26,8 +26,6 @@ const MTU_BYTES_MAX: usize = 9_000;
 const REFRESH_MESSAGES: u64 = 1_000;
 /// And after so long, in ns.
 const REFRESH_NS: u64 = 60_000_000_000;
-/// How long a collector is waited for: to take what is sent, and to close the connection at the end.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// One look at whether to go on waiting.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -48,11 +46,6 @@ pub(super) struct Udp {
     /// Since templates were sent, and when that was; none: they never were, or were refused.
     messages: u64,
     told_ns: Option<u64>,
-}
-
-pub(super) struct Tcp {
-    stream: Stream,
-    stop: Stop,
 }
 
 impl Carrier {
@@ -96,10 +89,12 @@ impl Carrier {
 
     /// A connection, which is made again when it is lost if it `lasts`.
     pub(super) fn stream(place: Place, lasts: bool, stop: &Stop) -> Result<Self, ProbeError> {
+        let urgent = stop.clone();
+        let goes_on: GoesOn = Arc::new(move || urgent.urgency() < Urgency::Hurry);
         let opened = place.dial(&|| !stop.is_asked()).and_then(|stream| {
             Ok(match lasts {
-                true => Self::Lasting(Lasting::new(&place, stream, stop)),
-                false => Self::Tcp(Tcp::of(stream, stop)?),
+                true => Self::Lasting(Lasting::new(&place, stream, goes_on)),
+                false => Self::Tcp(Tcp::of(stream, goes_on)?),
             })
         });
         opened.map_err(|error| ProbeError::collector(&place.collector, error))
@@ -222,79 +217,4 @@ impl Udp {
         self.messages += 1;
         sent.map(drop)
     }
-}
-
-impl Tcp {
-    /// A connection that is there already, whose calls wait for a look each.
-    pub(super) fn of(stream: Stream, stop: &Stop) -> io::Result<Self> {
-        stream.set_waits(true)?;
-        let stop = stop.clone();
-        Ok(Self { stream, stop })
-    }
-
-    /// Whether a wait that began at `since_ns` goes on.
-    fn waits(&self, since_ns: u64) -> bool {
-        let waited_ns = clock::monotonic_ns().saturating_sub(since_ns);
-        self.stop.urgency() < Urgency::Hurry && waited_ns < PATIENCE.as_nanos() as u64
-    }
-
-    pub(super) fn send(&mut self, message: &[u8]) -> io::Result<()> {
-        let (mut left, mut since_ns) = (message, clock::monotonic_ns());
-        while !left.is_empty() {
-            match self.stream.write(left) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(taken) => {
-                    left = &left[taken..];
-                    since_ns = clock::monotonic_ns();
-                }
-                Err(error) if is_wait(&error) && self.waits(since_ns) => {}
-                Err(error) if is_wait(&error) => return Err(gone("takes nothing")),
-                Err(error) => return Err(error),
-            }
-        }
-        self.flush()
-    }
-
-    /// Waits until the kernel has all that was taken.
-    fn flush(&mut self) -> io::Result<()> {
-        let since_ns = clock::monotonic_ns();
-        while let Err(error) = self.stream.flush() {
-            match is_wait(&error) {
-                true if self.waits(since_ns) => {}
-                true => return Err(gone("takes nothing")),
-                false => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    /// Waits until the collector closes the connection, which it does when it has read to the end.
-    pub(super) fn finish(mut self) -> io::Result<()> {
-        // A collector that has closed before the end has not read all.
-        self.stream.set_waits(false)?;
-        if self.stream.has_ended()? {
-            return Err(gone("closed the connection before the end"));
-        }
-        self.stream.set_waits(true)?;
-        self.stream.end();
-        self.flush()?;
-        self.stream.shut()?;
-        let since_ns = clock::monotonic_ns();
-        loop {
-            match self.stream.look() {
-                Ok(true) => return Ok(()),
-                Ok(false) => {}
-                Err(error) if is_wait(&error) => {}
-                Err(error) => return Err(error),
-            }
-            if !self.waits(since_ns) {
-                return Err(gone("does not close the connection"));
-            }
-        }
-    }
-}
-
-fn gone(what: &str) -> io::Error {
-    let text = format!("the collector {what}; what it has of the last records is not known");
-    io::Error::new(io::ErrorKind::ConnectionAborted, text)
 }

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 
 use forebay_flow::FlowRecord;
 use forebay_flow::plugins::PRIVATE_ENTERPRISE;
+use forebay_link::collector::Turn;
 use forebay_sys::clock;
 use forebay_wire::ipfix::elements::{
     EXPORTING_PROCESS_ID, IGNORED_OCTET_TOTAL_COUNT, IGNORED_PACKET_TOTAL_COUNT,
@@ -18,7 +19,6 @@ use forebay_wire::ipfix::elements::{
 use forebay_wire::ipfix::{Element, FieldSpec, Finished, MessageWriter, RecordWriter, WriteError};
 
 use super::carrier::Carrier;
-use super::lasting::Turn;
 use super::templates::{Layout, Templates, write_fields};
 use super::{Amount, Losses, Output, Row, Unwritten};
 use crate::config::ProbeSettings;

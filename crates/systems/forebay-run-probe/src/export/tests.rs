@@ -308,3 +308,160 @@ fn losses_of_all_threads_are_added_up_each_with_its_kind() {
     all += losses(4, None);
     assert_eq!(all, losses(10, Some(judged(5))));
 }
+
+/// What an output was asked, with how many records.
+type Calls = Arc<Mutex<Vec<(&'static str, usize)>>>;
+
+/// An output that writes all it is given, or nothing, or fails.
+struct Plain {
+    writes: Option<bool>,
+    next_ns: Option<u64>,
+    calls: Calls,
+}
+
+impl Plain {
+    fn hear(&self, call: &'static str, records: usize) {
+        self.calls.lock().unwrap().push((call, records));
+    }
+}
+
+impl Output for Plain {
+    fn write(&mut self, rows: &[Row]) -> Result<usize, Unwritten> {
+        self.hear("write", rows.len());
+        match self.writes {
+            Some(writes) => Ok(if writes { rows.len() } else { 0 }),
+            None => Err(Unwritten {
+                records: 1,
+                why: io::Error::other("told so"),
+            }),
+        }
+    }
+
+    fn report(&mut self, _: &Losses, _: Amount) -> io::Result<()> {
+        let told = self.writes.ok_or_else(|| io::Error::other("told so"));
+        told.map(drop)
+    }
+
+    fn bare(&self) -> u64 {
+        7
+    }
+
+    fn load(&mut self, waiting: usize) {
+        self.hear("load", waiting);
+    }
+
+    fn next_ns(&self) -> Option<u64> {
+        self.next_ns
+    }
+
+    fn tend(&mut self) {
+        self.hear("tend", 0);
+    }
+
+    fn finish(self: Box<Self>) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// An exporter of at most 300 records that wait, of which so many do.
+fn plain(writes: Option<bool>, next_ns: Option<u64>, waiting: u64) -> (Exporter, Calls) {
+    let (mut exporter, _) = told(&[], false, true);
+    let calls = Calls::default();
+    exporter.to = Box::new(Plain {
+        writes,
+        next_ns,
+        calls: Arc::clone(&calls),
+    });
+    exporter.limit = 300;
+    (0..waiting).for_each(|number| exporter.export(&row(number)));
+    (exporter, calls)
+}
+
+#[test]
+fn what_waits_for_a_pace_has_its_turn_and_is_full_one_batch_before() {
+    let most = Duration::from_secs(9);
+    for (next_ns, waiting, is_full, until) in [
+        (Some(u64::MAX), 45, true, most),
+        (Some(u64::MAX), 44, false, most),
+        (Some(0), 44, false, Duration::ZERO),
+        (Some(0), 0, false, most),
+        (None, 45, false, most),
+    ] {
+        let (mut exporter, _) = plain(Some(false), next_ns, waiting);
+        assert_eq!(
+            (exporter.is_full(), exporter.until_turn(most)),
+            (is_full, until)
+        );
+        assert_eq!((exporter.bare(), exporter.late_max_ns()), (7, None));
+        exporter.has_failed = true;
+        assert_eq!(exporter.next_ns(), None);
+    }
+}
+
+#[test]
+fn at_the_end_an_output_is_asked_until_it_has_all_or_there_is_no_time() {
+    let stop = Stop::of_library().unwrap();
+    let calls = |writes, until_ns| {
+        let (mut exporter, calls) = plain(Some(writes), None, 81);
+        exporter.write_all(&stop, until_ns);
+        let (written, unwritten) = (exporter.written.flows, exporter.unwritten.flows);
+        assert_eq!((written, unwritten), if writes { (81, 0) } else { (0, 81) });
+        exporter.write();
+        let calls = calls.lock().unwrap();
+        calls.clone()
+    };
+    // A collector is looked after when nothing waits, and a pace is as if a 40th part waited.
+    let once = [("load", 2), ("write", 81), ("tend", 0)];
+    assert_eq!(calls(true, u64::MAX), once);
+    assert_eq!(calls(false, 0), once);
+    let (mut exporter, _) = told(&[Ok(1), Ok(0), Ok(2), Ok(0), Ok(3)], false, true);
+    (0..6).for_each(|number| exporter.export(&row(number)));
+    exporter.write_all(&stop, u64::MAX);
+    assert_eq!(exporter.written.flows, 6);
+    stop.order(Urgency::Hurry);
+    assert_eq!(calls(false, u64::MAX), once);
+}
+
+#[test]
+fn an_exporter_that_failed_says_how_and_writes_nothing_behind_it() {
+    for (is_file, why, text, how) in [
+        (
+            true,
+            "told so",
+            "writing it: told so; what was written is in it.part",
+            "file",
+        ),
+        (false, "told so", "writing it: told so", "collector"),
+        (
+            true,
+            OUTPUT_REMOVED,
+            &format!("writing it: {OUTPUT_REMOVED}"),
+            "removed",
+        ),
+    ] {
+        let (mut exporter, _) = plain(None, None, 3);
+        (exporter.name, exporter.is_file) = ("it".into(), is_file);
+        exporter.write();
+        assert_eq!((exporter.unwritten.flows, exporter.has_failed), (3, true));
+        let news = "it: told so; its records are counted as not written";
+        assert_eq!(exporter.news().as_deref(), Some(news));
+        assert_eq!(exporter.news(), None);
+        exporter.why = Some(io::Error::other(why));
+        let failed = exporter.finish().unwrap_err();
+        let found = match failed.how {
+            How::Unwritten => "file",
+            How::Lost => "collector",
+            How::Removed => "removed",
+            How::InPart => "part",
+        };
+        assert_eq!((failed.text.as_str(), found), (text, how));
+    }
+    // One that goes on.
+    let (mut exporter, _) = told(&[Err(1), Ok(1)], false, true);
+    (0..2).for_each(|number| exporter.export(&row(number)));
+    exporter.write();
+    assert!(matches!(exporter.finish().unwrap_err().how, How::InPart));
+    let (mut exporter, _) = plain(None, None, 0);
+    exporter.report(&Losses::default());
+    assert!(exporter.has_failed);
+}

@@ -7,18 +7,17 @@ use std::io;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread;
 
-use forebay_link::collector::{Place, Stream, is_wait};
-use forebay_run::stop::Stop;
 use forebay_sys::clock;
 
-use super::carrier::Tcp;
+use super::stream::{Place, Stream, is_wait};
+use super::waiting::{GoesOn, Tcp};
 
 /// A collector that is away is looked for so often, in ns.
 const AGAIN_NS: u64 = 500_000_000;
 
 /// What may be done now.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub enum Turn {
     /// A message may be sent.
     Send,
     /// A message may be sent, the first one of a new connection.
@@ -46,15 +45,18 @@ struct Under {
     records: usize,
 }
 
-pub(super) struct Lasting {
+/// Such a connection.
+pub struct Lasting {
     place: Place,
     state: State,
     under: Option<Under>,
-    stop: Stop,
+    goes_on: GoesOn,
 }
 
 impl Lasting {
-    pub(super) fn new(place: &Place, stream: Stream, stop: &Stop) -> Self {
+    /// Of a connection to a place that is there already. `goes_on` says how long its end is waited for.
+    #[must_use]
+    pub fn new(place: &Place, stream: Stream, goes_on: GoesOn) -> Self {
         let state = match stream.set_waits(false) {
             Ok(()) => State::There(stream),
             Err(error) => away(0, error.to_string()),
@@ -63,12 +65,12 @@ impl Lasting {
             place: place.clone(),
             state,
             under: None,
-            stop: stop.clone(),
+            goes_on,
         }
     }
 
     /// Looks for the collector, or brings on what is under way.
-    pub(super) fn turn(&mut self) -> Turn {
+    pub fn turn(&mut self) -> Turn {
         if let State::Away { .. } = self.state {
             return if self.dial() {
                 Turn::Afresh
@@ -88,12 +90,14 @@ impl Lasting {
     }
 
     /// Whether the collector is there, and nothing is under way.
-    pub(super) const fn is_idle(&self) -> bool {
+    #[must_use]
+    pub const fn is_idle(&self) -> bool {
         matches!(self.state, State::There(_)) && self.under.is_none()
     }
 
     /// Why the collector is looked for, if it is.
-    pub(super) fn away(&self) -> Option<&str> {
+    #[must_use]
+    pub fn away(&self) -> Option<&str> {
         match &self.state {
             State::Away { why, .. } => Some(why),
             State::There(_) => None,
@@ -101,7 +105,7 @@ impl Lasting {
     }
 
     /// Sends a message: its records, if the kernel has taken all of it.
-    pub(super) fn send(&mut self, message: &[u8], records: usize) -> usize {
+    pub fn send(&mut self, message: &[u8], records: usize) -> usize {
         self.under = Some(Under {
             bytes: message.to_vec(),
             sent: 0,
@@ -171,11 +175,14 @@ impl Lasting {
         }
     }
 
-    /// Waits until the collector closes the connection.
-    pub(super) fn finish(self) -> io::Result<()> {
+    /// Sends what is under way, and waits until the collector closes the connection.
+    ///
+    /// # Errors
+    /// The collector is away, or as of [`Tcp::finish`].
+    pub fn finish(self) -> io::Result<()> {
         match self.state {
             State::There(stream) => {
-                let mut tcp = Tcp::of(stream, &self.stop)?;
+                let mut tcp = Tcp::of(stream, self.goes_on)?;
                 // Nobody can read half a message.
                 let under = self.under.iter();
                 let left = under.filter_map(|under| under.bytes.get(under.sent..));
