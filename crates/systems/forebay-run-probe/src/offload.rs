@@ -10,13 +10,14 @@ mod trouble;
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use forebay_flow::offload::{HeavyHitter, Packets as AfterPackets, Policy, Rate};
 use forebay_flow::{FlowKey, Frame, LinkType, Table, Volume};
 use forebay_ledger::Leak;
 use forebay_run::error::RunError;
+use forebay_sys::addresses;
 use forebay_sys::clock::{self, ClockDifference};
-use forebay_sys::{addresses, wait};
 use forebay_xdp::{
     Config, Connections, Counts, Key, Mode, Offload, Programs, Reason, Software, Tally, Term,
     Verdict, XdpError,
@@ -34,8 +35,8 @@ const EXPORTS_MAX: usize = 4_096;
 const CLOCK_STEP_NS: u64 = 1_000_000;
 /// At the end it is looked so often whether the counts have come to rest …
 const END_LOOKS: usize = 100;
-/// … and after so long each time, ns.
-const END_LOOK_NS: u64 = 1_000_000;
+/// … and after so long each time.
+const END_LOOK: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
 enum Kind {
@@ -72,6 +73,8 @@ struct Lane {
 #[derive(Debug)]
 struct Shared {
     kind: Kind,
+    /// Of its program, if there is one.
+    interface: String,
     lanes: Vec<Lane>,
     /// The place of the thread that lent each flow.
     lenders: HashMap<Key, usize>,
@@ -98,8 +101,8 @@ struct Shared {
 }
 
 impl Shared {
-    /// Reads at most so much of what the table has to say, each for the thread that lent the flow, and gives how much it was.
-    fn read_exports(&mut self, most: usize) -> usize {
+    /// Reads at most so much of what the table has to say, each for the thread that lent the flow.
+    fn read_exports(&mut self, most: usize) {
         let Self {
             kind,
             lanes,
@@ -122,7 +125,7 @@ impl Shared {
                 _ => &mut lane.closed,
             };
             told.push(export.entry.key);
-        })
+        });
     }
 
     /// What the kernel answered; none if it refused to.
@@ -200,6 +203,7 @@ impl Below {
         let shared = |kind, lanes| {
             Arc::new(Mutex::new(Shared {
                 kind,
+                interface: settings.interface.clone().unwrap_or_default(),
                 lanes: (0..lanes).map(|_| Lane::default()).collect(),
                 lenders: HashMap::with_capacity(config.flows as usize),
                 offset_ns,
@@ -337,12 +341,9 @@ impl Below {
     /// The thread lends nothing any more.
     pub(crate) fn leave(&self) {
         let lane = &mut self.shared().lanes[self.lane];
-        *lane = Lane {
-            taken: lane.taken,
-            came_up: lane.came_up,
-            is_over: true,
-            ..Lane::default()
-        };
+        lane.is_over = true;
+        lane.closed.clear();
+        lane.ahead.clear();
     }
 
     /// Sets the table's clock by that of the host, if that was set.
@@ -385,18 +386,13 @@ impl Below {
         if let Kind::Xdp(table) = &mut shared.kind {
             table.detach();
         }
-        for _ in 0..END_LOOKS {
+        // A frame may be under way.
+        shared.counts = at_rest(shared.counts, |before| {
             let counts = shared.answer(|table| table.counts());
-            let before = shared.counts;
-            shared.counts = counts.unwrap_or(before);
-            if shared.counts == before {
-                break;
-            }
-            // A frame may be under way.
-            wait::sleep_until(clock::monotonic_ns() + END_LOOK_NS, 0);
-        }
+            counts.unwrap_or(*before)
+        });
         // All flows were taken back: what it still has to say is counted alone.
-        while shared.read_exports(EXPORTS_MAX) > 0 {}
+        shared.read_exports(usize::MAX);
         let held = shared.answer(|table| table.held());
         shared.seen(held)
     }
@@ -435,6 +431,19 @@ impl Shared {
             is_taken_off: self.is_taken_off,
         }
     }
+}
+
+/// What is read when it does not change any more, or was read too often.
+fn at_rest<T: PartialEq>(mut last: T, mut read: impl FnMut(&T) -> T) -> T {
+    for _ in 0..END_LOOKS {
+        let now = read(&last);
+        if now == last {
+            break;
+        }
+        last = now;
+        std::thread::sleep(END_LOOK);
+    }
+    last
 }
 
 /// The flows that are lent.

@@ -15,7 +15,7 @@ use std::time::Duration;
 use forebay_ledger::Leak;
 use forebay_run::{Host, Stop, System, Urgency};
 use forebay_run_probe::config::{OffloadChoice, ProbeSettings};
-use forebay_run_probe::{ProbePlan, ProbeRecord};
+use forebay_run_probe::{ProbeError, ProbePlan, ProbeRecord};
 use forebay_testing::wire::{is_at_wire, is_inside, sh};
 
 const FLOWS: usize = 8;
@@ -90,6 +90,7 @@ fn probed_at(
     while !out.join("ledger").exists() {
         if probe.is_finished() {
             let error = probe.join().unwrap().unwrap_err();
+            assert!(matches!(error, ProbeError::Offload(_)), "{error}");
             forebay_testing::skip!("{error}");
             return None;
         }
@@ -194,4 +195,26 @@ fn a_program_behind_a_driver_is_called_so() {
         let offload = record.summary.offload.as_ref().unwrap();
         assert_eq!(offload.kind, "xdp, behind the driver");
     }
+}
+
+#[test]
+fn an_interface_without_ethernet_has_no_table_at_its_sockets() {
+    if !is_inside("an_interface_without_ethernet_has_no_table_at_its_sockets") {
+        return;
+    }
+    sh("ip tuntap add tun mode tun; ip link set tun up");
+    let plan = ProbePlan {
+        settings: ProbeSettings {
+            interface: Some("tun".into()),
+            offload: OffloadChoice::Filter,
+            ..ProbeSettings::default()
+        },
+        ..ProbePlan::default()
+    };
+    let host = Host::new(Stop::of_library().unwrap(), Leak::off(), ());
+    let error = plan.run(&host).unwrap_err();
+    assert!(
+        matches!(&error, ProbeError::NoEthernet(it) if it == "tun"),
+        "{error}"
+    );
 }

@@ -342,6 +342,36 @@ fn a_refused_call_does_not_say_that_the_program_is_off_and_hides_nothing_else() 
         below.shared().hear_whether_there(is_there);
         assert!(below.look().is_taken_off);
     }
+    let told = below.trouble().join(" | ");
+    assert!(told.contains(" no longer has the XDP program"), "{told}");
+}
+
+#[test]
+fn what_is_read_at_the_end_has_come_to_rest_or_was_read_often() {
+    let mut reads = [3, 5, 5, 8].into_iter();
+    assert_eq!(at_rest(1, |_| reads.next().unwrap()), 5);
+    assert_eq!(reads.next(), Some(8));
+    assert_eq!(at_rest(0, |last| last + 1), END_LOOKS);
+}
+
+/// The clock of a table in the kernel, which was off by all that the wall clock shows.
+#[test]
+fn a_clock_in_the_kernel_is_set_by_that_of_the_host() {
+    let below = match Below::open(&settings(OffloadChoice::Filter), 1, &Leak::off()) {
+        Ok(mut tables) => tables.remove(0),
+        Err(error) => {
+            assert!(matches!(error, ProbeError::Offload(_)), "{error}");
+            return forebay_testing::skip!("{error}");
+        }
+    };
+    below.shared().offset_ns = 0;
+    // A reading that was not certain is not believed.
+    for _ in 0..1_000 {
+        below.keep_time();
+    }
+    let is_ns = clock::realtime_minus_monotonic_ns().offset_ns;
+    let set_ns = below.shared().offset_ns;
+    assert!(set_ns.abs_diff(is_ns) < 1_000_000_000, "{set_ns}");
 }
 
 /// Settings of an interface with this offload.

@@ -30,13 +30,12 @@ impl Below {
         let refused = refused.map(|error| format!("the table below user space: {error}"));
         let others = "--offload software reads Ethernet alone: what comes on another link is not counted in front of the flow table";
         let others = shared.has_others.then(|| others.to_owned());
-        let taken_off = match &shared.kind {
-            Kind::Xdp(table) if shared.is_taken_off => Some(format!(
+        let taken_off = shared.is_taken_off.then(|| {
+            format!(
                 "{} no longer has the XDP program of this probe: somebody took it off, or the interface is gone; its packets come up again, nothing more is lent, and what was counted of a flow comes back when it ends; begin anew to have the program there",
-                table.interface()
-            )),
-            _ => None,
-        };
+                shared.interface
+            )
+        });
         let more = [others, taken_off].into_iter().flatten();
         refused.chain(more).collect()
     }
