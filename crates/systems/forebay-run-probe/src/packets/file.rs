@@ -166,10 +166,9 @@ impl PacketFile {
             comment: &self.comment,
             queue: lane as u32,
         };
-        let before = self.block.len();
         packet.emit(&mut self.block);
         Bulk {
-            packets: u64::from(self.block.len() > before),
+            packets: 1,
             bytes: bytes.len() as u64,
         }
     }
