@@ -234,4 +234,25 @@ mod tests {
         std::thread::scope(|scope| scope.spawn(panics).join().unwrap_err());
         assert_eq!(stop.urgency(), Urgency::Hurry);
     }
+
+    #[test]
+    fn records_wait_for_a_pace_when_nothing_more_is_captured_and_there_is_time() {
+        let (plan, stop) = (ProbePlan::default(), Stop::of_library().unwrap());
+        let host = Host::new(stop.clone(), Leak::off(), ());
+        let mut exporters = Exporters::begin(&plan, &host).unwrap();
+        assert_eq!(exporters.until_turn(), LOOK);
+        for (urgency, waits) in [
+            (Urgency::Go, false),
+            (Urgency::Drain, true),
+            (Urgency::Hurry, false),
+        ] {
+            stop.order(urgency);
+            assert!(!exporters.lets_wait());
+            exporters.all.push(tests::plain(Some(false), Some(0), 45).0);
+            assert_eq!(exporters.lets_wait(), waits, "{urgency:?}");
+            exporters.all.pop();
+        }
+        exporters.all.push(tests::plain(Some(false), Some(0), 45).0);
+        assert_eq!(exporters.until_turn(), Duration::ZERO);
+    }
 }

@@ -247,3 +247,65 @@ fn a_program_that_steers_packets_and_was_taken_off_is_told() {
     );
     assert_eq!(record.summary.packets_exported, PACKETS);
 }
+
+/// More records than one datagram has, all at the end: there is time for the pace of a collector.
+#[test]
+fn a_collector_with_a_pace_gets_all_records_of_the_end() {
+    const FLOWS: u64 = 1_000;
+    if !is_at_wire("a_collector_with_a_pace_gets_all_records_of_the_end") {
+        return;
+    }
+    let collector = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let to = format!("ipfix+udp://{}", collector.local_addr().unwrap());
+    let probe = Probe::begin(ProbeSettings {
+        export: vec![to.parse().unwrap()],
+        ..ProbeSettings::default()
+    })
+    .unwrap();
+    let socket = UdpSocket::bind("10.0.0.1:0").unwrap();
+    let before = came();
+    for port in (1..=FLOWS as u16).map(|n| 5_000 + n) {
+        socket.send_to(b"it", ("10.0.0.2", port)).unwrap();
+    }
+    wait_for(|| came() == before + FLOWS);
+    let (record, notes) = probe.end();
+    assert!(record.is_closed() && notes.is_empty(), "{notes:?}");
+    let said = &record.summary;
+    assert_eq!([said.flows_exported, said.exports[0].flows], [FLOWS; 2]);
+    let mut message = [0; 9_000];
+    assert!(collector.recv(&mut message).unwrap() > 0);
+}
+
+/// With nothing else that goes on.
+#[test]
+fn a_collector_that_goes_is_told_of() {
+    if !is_at_wire("a_collector_that_goes_is_told_of") {
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = format!("ipfix+tcp://{}", listener.local_addr().unwrap());
+    let probe = Probe::begin(ProbeSettings {
+        export: vec![to.parse().unwrap()],
+        ..ProbeSettings::default()
+    })
+    .unwrap();
+    let (collector, _) = listener.accept().unwrap();
+    // It has been quiet for longer than one look.
+    thread::sleep(Duration::from_millis(400));
+    drop(collector);
+    wait_for(|| !probe.notes.all().is_empty());
+    let (collector, _) = listener.accept().unwrap();
+    wait_for(|| probe.notes.all().len() > 1);
+    let collected = thread::spawn(move || (&collector).read_to_end(&mut Vec::new()).unwrap());
+    let (record, notes) = probe.end();
+    collected.join().unwrap();
+    assert!(record.is_closed());
+    let told = ["is away", "is there again"];
+    assert!(
+        notes
+            .iter()
+            .zip(told)
+            .all(|(note, told)| note.contains(told)),
+        "{notes:?}"
+    );
+}

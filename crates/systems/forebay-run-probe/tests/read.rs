@@ -13,6 +13,7 @@ use forebay_run::{Host, Stop, System};
 use forebay_run_probe::config::{OffloadChoice, ProbeSettings};
 use forebay_run_probe::hops::PROBE;
 use forebay_run_probe::{ProbePlan, ProbeRecord};
+use forebay_wire::ipfix::{Messages, SetKind, TemplateCache};
 use forebay_wire::pcap::{file_header, packet_header};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -206,4 +207,73 @@ fn what_vanishes_lacks_where_it_vanished() {
         let written = [0, 1].map(|place| 600 - record.summary.exports[place].flows as usize);
         assert_eq!(written, lacking, "{hop}");
     }
+}
+
+/// Frames that are all late by more than the idle time-out: with the 64th of them time begins anew.
+#[test]
+fn a_capture_whose_time_goes_back_begins_its_time_anew() {
+    let early = (0..5).map(|n| ((1_000 + n) * SECOND_NS, frame(1)));
+    let late = (0..100).map(|n| (10 * SECOND_NS + n, frame(2)));
+    let frames: Vec<_> = early.chain(late).collect();
+    let (record, found) = probed(&frames, "", ProbeSettings::default());
+    assert!(record.is_closed());
+    assert_eq!(record.summary.times_set_back, 1);
+    for found in found {
+        let (packets, ends) = &found[&2];
+        assert_eq!((*packets, found[&1].0), (100, 5));
+        // 63 that each end the flow of the one before, and then a flow of all others.
+        assert_eq!(ends.len(), 64, "{ends:?}");
+    }
+}
+
+/// Data records of a file of IPFIX with this template.
+fn records(file: &Path, template: u16) -> usize {
+    let bytes = std::fs::read(file).unwrap();
+    let mut cache = TemplateCache::new(16, 4096);
+    let mut found = 0;
+    for message in Messages::new(&bytes) {
+        let message = message.unwrap();
+        for set in message.sets() {
+            match set.kind() {
+                SetKind::Data(id) if id == template => {
+                    let template = cache.template(message.header().domain, id).unwrap();
+                    found += template.records(set.body()).count();
+                }
+                SetKind::Data(_) | SetKind::Reserved(_) => {}
+                SetKind::Templates | SetKind::OptionsTemplates => {
+                    for told in set.templates() {
+                        let domain = message.header().domain;
+                        cache.learn(domain, told.unwrap(), 0).unwrap();
+                    }
+                }
+            }
+        }
+    }
+    found
+}
+
+/// A run of less than a minute tells what was lost at its end, and at no other time.
+#[test]
+fn what_was_lost_is_told_once_at_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("it.ipfix");
+    let settings = ProbeSettings {
+        export: vec![file.display().to_string().parse().unwrap()],
+        ..ProbeSettings::default()
+    };
+    let path = folder.path().join("it.pcap");
+    let frames: Vec<_> = (1..=1_000).map(|port| (SECOND_NS, frame(port))).collect();
+    write(&path, &frames);
+    let plan = ProbePlan {
+        read: path,
+        out: None,
+        settings,
+    };
+    let host = Host::new(Stop::of_library().unwrap(), Leak::off(), ());
+    assert!(plan.run(&host).unwrap().is_closed());
+    // What the exporting process did not send has template 259, and flows of IPv4 have 256.
+    assert_eq!(
+        [259, 256].map(|template| records(&file, template)),
+        [1, 1_000]
+    );
 }

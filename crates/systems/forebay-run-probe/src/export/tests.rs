@@ -310,7 +310,7 @@ fn losses_of_all_threads_are_added_up_each_with_its_kind() {
 }
 
 /// What an output was asked, with how many records.
-type Calls = Arc<Mutex<Vec<(&'static str, usize)>>>;
+pub(crate) type Calls = Arc<Mutex<Vec<(&'static str, usize)>>>;
 
 /// An output that writes all it is given, or nothing, or fails.
 struct Plain {
@@ -364,7 +364,7 @@ impl Output for Plain {
 }
 
 /// An exporter of at most 300 records that wait, of which so many do.
-fn plain(writes: Option<bool>, next_ns: Option<u64>, waiting: u64) -> (Exporter, Calls) {
+pub(crate) fn plain(writes: Option<bool>, next_ns: Option<u64>, waiting: u64) -> (Exporter, Calls) {
     let (mut exporter, _) = told(&[], false, true);
     let calls = Calls::default();
     exporter.to = Box::new(Plain {
@@ -464,4 +464,21 @@ fn an_exporter_that_failed_says_how_and_writes_nothing_behind_it() {
     let (mut exporter, _) = plain(None, None, 0);
     exporter.report(&Losses::default());
     assert!(exporter.has_failed);
+}
+
+#[test]
+fn datagrams_have_their_turn_where_nothing_may_be_held_back() {
+    let collector = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let export = Export::IpfixUdp(collector.local_addr().unwrap().to_string());
+    for interface in [None, Some("eth0".to_owned())] {
+        let is_live = interface.is_some();
+        let settings = ProbeSettings {
+            interface,
+            ..ProbeSettings::default()
+        };
+        let stop = Stop::of_library().unwrap();
+        let mut exporter = Exporter::begin(&export, &settings, None, &stop).unwrap();
+        exporter.export(&row(1));
+        assert_eq!(exporter.next_ns().is_some(), is_live);
+    }
 }
