@@ -717,6 +717,31 @@ fn a_flow_whose_headers_are_wanted_comes_up_cut_until_nothing_is() {
     }
 }
 
+/// Nothing is wanted of it when its watch is old enough: none of its packets is needed for that.
+#[test]
+fn a_flow_whose_headers_were_wanted_is_counted_as_soon_as_its_watch_is_old_enough() {
+    let mut world = World::new(&short(), Box::new(Packets(1)), 4);
+    world.below.0.lock().unwrap().trims = true;
+    let mut watch = Wanting {
+        most: 3,
+        seen: 0,
+        payloads: 0,
+    };
+    let mut batch = Batch::new(1);
+    for n in 1..=3 {
+        batch.push(&packet(&plain(1, 0), n));
+        world.table.handle_batch(&batch, &mut watch);
+        batch.clear();
+    }
+    let found = |world: &World| {
+        let counts = world.table.offload_counts();
+        (counts.trimmed, counts.counted)
+    };
+    assert_eq!(found(&world), (1, 0));
+    world.table.tick_watched(3 + 2 * GUARD_NS, &mut watch);
+    assert_eq!(found(&world), (1, 1));
+}
+
 /// Whatever ends it: what was cut is taken back as what was counted is.
 #[test]
 fn a_flow_that_is_cut_comes_back_with_what_closes_it() {
