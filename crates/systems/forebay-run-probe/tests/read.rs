@@ -226,6 +226,21 @@ fn a_capture_whose_time_goes_back_begins_its_time_anew() {
     }
 }
 
+/// By as much as the idle time-out a frame may be late.
+#[test]
+fn frames_that_are_late_by_just_the_idle_time_out_are_on_time() {
+    let settings = ProbeSettings::default();
+    let late_ns = (1_000 - u64::from(settings.idle_timeout_s)) * SECOND_NS;
+    for (late_ns, times) in [(late_ns, 0), (late_ns - 1, 1)] {
+        let late = (0..100).map(|_| (late_ns, frame(2)));
+        let early = [990, 995, 1_000].map(|second| (second * SECOND_NS, frame(1)));
+        let frames: Vec<_> = early.into_iter().chain(late).collect();
+        let (record, _) = probed(&frames, "", ProbeSettings::default());
+        assert!(record.is_closed());
+        assert_eq!(record.summary.times_set_back, times);
+    }
+}
+
 /// Data records of a file of IPFIX with this template.
 fn records(file: &Path, template: u16) -> usize {
     let bytes = std::fs::read(file).unwrap();
