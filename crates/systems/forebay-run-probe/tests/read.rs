@@ -230,7 +230,7 @@ fn a_capture_whose_time_goes_back_begins_its_time_anew() {
 #[test]
 fn frames_that_are_late_by_just_the_idle_time_out_are_on_time() {
     let settings = ProbeSettings::default();
-    let late_ns = (1_000 - u64::from(settings.idle_timeout_s)) * SECOND_NS;
+    let late_ns = (1_000 - settings.idle_timeout_s) * SECOND_NS;
     for (late_ns, times) in [(late_ns, 0), (late_ns - 1, 1)] {
         let late = (0..100).map(|_| (late_ns, frame(2)));
         let early = [990, 995, 1_000].map(|second| (second * SECOND_NS, frame(1)));
