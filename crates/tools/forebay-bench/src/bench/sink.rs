@@ -58,34 +58,54 @@ impl Runs {
 }
 
 /// A way to write, the reference beside it, and the goals: least part of the reference's rate, most CPU for 1 GB in s.
+#[derive(Clone, Copy)]
 struct Pair {
     io: Io,
+    /// Each block is on the device before it counts.
+    sync: bool,
     reference: Dd,
     rate_goal: Option<f64>,
     cpu_goal: Option<f64>,
 }
 
-/// On a disk: past the page cache and through it, all four in turns.
+impl Pair {
+    fn sync_words(self) -> &'static str {
+        match self.sync {
+            true => ", sync = true",
+            false => "",
+        }
+    }
+}
+
+/// On a disk: past the page cache and through it, all in turns.
 pub(super) fn on_disk(directory: &Path, session: &Session, lines: &mut Lines<'_>) -> Result<()> {
     let direct = Pair {
         io: Io::Direct,
+        sync: false,
         reference: Dd::Direct,
         rate_goal: Some(0.9),
         cpu_goal: Some(0.25),
     };
+    let synced = Pair {
+        sync: true,
+        rate_goal: None,
+        cpu_goal: None,
+        ..direct
+    };
     let buffered = Pair {
         io: Io::Buffered,
+        sync: false,
         reference: Dd::Synced,
         rate_goal: None,
         cpu_goal: None,
     };
-    let mut pairs = vec![direct, buffered];
+    let mut pairs = vec![direct, synced, buffered];
     if !forebay_sys::direct::is_taken_in(directory).context("looking at the disk")? {
         eprintln!(
             "  {} does not say that it writes past the page cache: `direct` is left out",
             directory.display()
         );
-        pairs.remove(0);
+        pairs.drain(..2);
     }
     in_turns("disk", &pairs, directory, session, lines)
 }
@@ -97,6 +117,7 @@ pub(super) fn in_memory(directory: &Path, session: &Session, lines: &mut Lines<'
     dd(directory, mib, Dd::Cached).context("touching the memory")?;
     let pair = Pair {
         io: Io::Auto,
+        sync: false,
         reference: Dd::Cached,
         rate_goal: Some(0.8),
         cpu_goal: None,
@@ -142,8 +163,8 @@ fn in_turns(
         .collect();
     for _ in 0..session.runs() {
         for (pair, (ours, reference)) in pairs.iter().zip(&mut found) {
-            let (written, io) = write(directory, pair.io, mib, session)?;
-            ours.add(&format!("sink alone, {io}"), written);
+            let (written, io) = write(directory, *pair, mib, session)?;
+            ours.add(&format!("sink alone, {io}{}", pair.sync_words()), written);
             session.go_on()?;
             let words = pair.reference.words();
             reference.add(words, dd(directory, mib, pair.reference)?);
@@ -167,6 +188,7 @@ fn lines_of(
         Io::Buffered => "buffered",
         Io::Auto => "as by default",
     };
+    let what = format!("{what}{}", pair.sync_words());
     let spread = |values| spread(values).context("nothing was measured");
     let beside = format!("{}, {mib} MiB", pair.reference.words());
     let mut rate = Line::new(
@@ -198,7 +220,7 @@ fn lines_of(
 /// Lets a sink write `mib` MiB of events into `directory`, and removes them. The time runs until they are on the device.
 fn write(
     directory: &Path,
-    io: Io,
+    pair: Pair,
     mib: usize,
     session: &Session,
 ) -> Result<(Written, &'static str)> {
@@ -215,7 +237,8 @@ fn write(
     let mut producers = Producers::map(&queue, memory.producer_fds()?)?;
     let folder = tempfile::tempdir_in(directory).context("making a directory")?;
     let plan = FilePlan {
-        io,
+        io: pair.io,
+        sync: pair.sync,
         ..FilePlan::of_streams(folder.path().into())
     };
     let sink = Sink {
@@ -323,8 +346,19 @@ mod tests {
             },
             stop: Stop::of_library().unwrap(),
         };
-        for (io, expected) in [(Io::Buffered, "buffered"), (Io::Auto, "")] {
-            let (written, found) = write(folder.path(), io, 80, &session).unwrap();
+        for (io, sync, expected) in [
+            (Io::Buffered, false, "buffered"),
+            (Io::Auto, false, ""),
+            (Io::Auto, true, ""),
+        ] {
+            let pair = Pair {
+                io,
+                sync,
+                reference: Dd::Cached,
+                rate_goal: None,
+                cpu_goal: None,
+            };
+            let (written, found) = write(folder.path(), pair, 80, &session).unwrap();
             assert!(written.bytes_per_s > 0.0 && written.cpu_s_per_gb > 0.0);
             assert!(found.starts_with(expected), "{found}");
         }
