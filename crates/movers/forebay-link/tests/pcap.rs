@@ -547,16 +547,19 @@ fn what_the_system_says_of_a_source_that_fails_is_told_behind_what_was_read() {
         // Within the bytes that are looked at first, and behind them.
         for bytes in [200, file.len() * 9 / 10] {
             let source = Fails(Some(Cursor::new(file[..bytes].to_vec())));
+            let mut read = 0;
             let told = match Capture::new(source) {
                 Ok(mut capture) => loop {
                     match capture.next_datagram() {
                         Ok(one) => assert!(one.is_some(), "it ends without a word"),
                         Err(error) => break error.to_string(),
                     }
+                    read += 1;
                 },
                 Err(error) => error.to_string(),
             };
             assert!(told.contains("the disk is gone"), "{bytes}: {told}");
+            assert!(read > 0, "nothing of {bytes} bytes was read");
         }
     }
 }

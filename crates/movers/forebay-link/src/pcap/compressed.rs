@@ -33,18 +33,20 @@ struct Told<R> {
     inner: R,
     /// The form of what is compressed in it, if it is.
     form: Option<&'static str>,
+    has_failed: bool,
     fault: Fault,
 }
 
 impl<R: Read> Read for Told<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.fault.get().is_some() {
+        if self.has_failed {
             return Err(ErrorKind::Other.into());
         }
         let read = self.inner.read(buffer);
         if let Err(error) = &read
             && error.kind() != ErrorKind::Interrupted
         {
+            self.has_failed = true;
             let stopped = match self.form {
                 Some(form) if error.kind() == ErrorKind::UnexpectedEof => Stopped::Early(form),
                 Some(form) => Stopped::Failed(format!("its {form} stream is broken: {error}")),
@@ -63,6 +65,7 @@ pub(super) fn begin(source: Source, fault: &Fault) -> io::Result<(Vec<u8>, Sourc
         Box::new(Told {
             inner,
             form,
+            has_failed: false,
             fault: fault.clone(),
         })
     };
