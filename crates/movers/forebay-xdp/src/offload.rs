@@ -17,7 +17,6 @@ use crate::sys::{Mode, interface_number};
 pub struct Offload {
     programs: Programs,
     attached: Attached,
-    interface: String,
 }
 
 impl Offload {
@@ -29,16 +28,7 @@ impl Offload {
         let number = interface_number(interface)?;
         let programs = Programs::load(config)?;
         let attached = Attached::put(&programs.connections, interface, number)?;
-        Ok(Self {
-            programs,
-            attached,
-            interface: interface.to_owned(),
-        })
-    }
-
-    /// The interface's name, as it was given.
-    pub fn interface(&self) -> &str {
-        &self.interface
+        Ok(Self { programs, attached })
     }
 
     /// Where frames meet it.

@@ -177,7 +177,7 @@ pub enum ProbeError {
     /// The same exporter is asked for twice.
     #[error("{0} is given twice; leave one --export of it out")]
     Twice(String),
-    /// A plugin says what it finds once.
+    /// The same plugin is named twice.
     #[error("--plugins has {0} twice; leave one of them out")]
     PluginTwice(PluginChoice),
     /// Packets are to be exported, and there is no file for them.

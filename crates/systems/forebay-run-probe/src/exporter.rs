@@ -14,7 +14,7 @@ use crate::queue::{Found, Queue};
 use crate::run::ProbePlan;
 use crate::summary::ExportSummary;
 
-/// Books are shown, and records written that wait for others, so often.
+/// Books are shown so often, and a record waits no longer for others to be written with.
 const LOOK: Duration = Duration::from_millis(100);
 /// At the end all collectors together have so long to take what waits, in ns.
 const END_NS: u64 = 30_000_000_000;
@@ -81,8 +81,17 @@ impl Exporters {
         let mut shown = Instant::now();
         let mut reported = shown;
         loop {
-            // A record waits for others no longer than until the next turn.
-            self.all.iter_mut().for_each(Exporter::write_in_time);
+            if shown.elapsed() >= LOOK {
+                shown = Instant::now();
+                self.all.iter_mut().for_each(Exporter::write_in_time);
+                book.show(queue, &self);
+            }
+            let has_turn = |exporter: &&mut Exporter| exporter.until_turn(LOOK).is_zero();
+            let turns = self.all.iter_mut().filter(has_turn);
+            turns.for_each(Exporter::write_in_time);
+            // A collector may go and come back between two looks.
+            let news = self.all.iter_mut().filter_map(Exporter::news);
+            news.for_each(|news| drop(note.send(news)));
             if self.lets_wait() {
                 std::thread::sleep(self.until_turn());
                 continue;
@@ -91,12 +100,6 @@ impl Exporters {
                 Found::Records(lane, records) => self.take(lane, &records),
                 Found::Nothing => {}
                 Found::End => break,
-            }
-            if shown.elapsed() >= LOOK {
-                shown = Instant::now();
-                let news = self.all.iter_mut().filter_map(Exporter::news);
-                news.for_each(|news| drop(note.send(news)));
-                book.show(queue, &self);
             }
             if reported.elapsed() >= REPORT {
                 reported = Instant::now();

@@ -73,7 +73,7 @@ struct Lane {
 #[derive(Debug)]
 struct Shared {
     kind: Kind,
-    /// Of its program, if there is one.
+    /// That is read; empty for a capture.
     interface: String,
     lanes: Vec<Lane>,
     /// The place of the thread that lent each flow.
