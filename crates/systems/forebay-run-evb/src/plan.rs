@@ -219,7 +219,7 @@ impl Plan {
             .iter()
             .map(|source| source.ring_bytes)
             .collect();
-        // A page that must be made in the middle of a receive costs time in the data path: the supervisor takes them all meanwhile.
+        // A page that must be made in the middle of a receive costs time in the data path: the supervisor takes them meanwhile, or the stages as they map them.
         RingSetSpec {
             populate: self.receiver.populate_queues,
             ..RingSetSpec::new("forebay-sources", capacities, self.record_bytes_max())

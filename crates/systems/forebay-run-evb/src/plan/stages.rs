@@ -59,7 +59,7 @@ settings! {
         gro: bool = false,
         /// When a queue is full. Hold: data waits in the socket's buffer, and what overflows there the kernel counts. Drop: it is received, dropped, and charged to the source.
         full: FullPolicy = FullPolicy::Hold,
-        /// Whether the memory of all queues is taken before the run is ready: it starts later, by 1 to 4 s a GiB here, and no data pay for a page that is touched for the first time. Without it that memory is taken in time that nobody else wants.
+        /// Whether the memory of the sources' queues is taken before the run is ready. The run then starts later, by 1 to 4 s for each GiB. Without it, a thread that runs when a CPU is idle takes it while data flow.
         populate_queues: bool = false,
         /// CPU to run on.
         cpu: Option<usize> [0..=8191] => "not pinned",

@@ -38,9 +38,12 @@ impl Supervisor {
         let restarts = self.stages.get(&role).map_or(0, |stage| stage.restarts);
         let parts = self.parts(role)?;
         let fds = parts.iter().map(Vec::len).collect();
+        let mut plan = self.plan.clone();
+        // The pages are there, and data wait: a later life of a stage maps them as they are touched.
+        plan.receiver.populate_queues &= restarts == 0;
         let hello = Hello {
             role,
-            plan: self.plan.clone(),
+            plan,
             restarts,
             fds,
             supervisor: std::process::id(),
