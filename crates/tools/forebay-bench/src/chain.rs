@@ -51,7 +51,7 @@ pub struct Setup {
     pub water_mark_bytes: Option<u32>,
     /// One sub-event in so many is huge, and its bytes.
     pub huge: Option<(u32, u32)>,
-    /// Not looked at: memory is touched for the first time.
+    /// Not looked at: caches and the balance of the stages settle.
     pub warm_s: f64,
     /// Looked at.
     pub measure_s: f64,

@@ -106,6 +106,8 @@ fn highest_of_bare(setup: &Setup, start_hz: f64, session: &Session) -> Result<Hi
     })
 }
 
+/// Rates at which much of the CPU time is for waking up, in Hz, and the most CPU time for an event there, in µs.
+const MODERATE: [(f64, f64); 2] = [(4_000.0, 15.0), (32_000.0, 10.0)];
 const BARE: &str = "bare recvmmsg loop, same sockets";
 
 /// The highest rates of the chain and of the bare loop beside it, and what held each.
@@ -175,7 +177,39 @@ pub(super) fn mark(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
             runs,
         ));
     }
+    for (rate_hz, most_us) in MODERATE {
+        lines.put(moderate(rate_hz, most_us, session)?);
+    }
     Ok(())
+}
+
+/// CPU for one event at a rate that leaves the machine time, in turns with the bare loop, with the latency of events beside it.
+fn moderate(rate_hz: f64, most_us: f64, session: &Session) -> Result<Line> {
+    let setup = at(&Setup::test2(rate_hz), rate_hz, true, session);
+    let (mut ours, mut reference, mut lost) = (Vec::new(), Vec::new(), 0);
+    let mut latency_ms = [Vec::new(), Vec::new()];
+    for _ in 0..session.runs() {
+        let measured = run(&setup, session)?;
+        lost += measured.lost();
+        ours.push(measured.cpu_us_per_event);
+        for (all, one_ns) in latency_ms.iter_mut().zip(measured.latency_ns) {
+            all.push(one_ns as f64 / 1e6);
+        }
+        reference.push(bare::receive(&setup, session)?.cpu_us_per_event);
+    }
+    let of = |values| spread(values).context("nothing was measured");
+    let [p50, p99] = latency_ms.map(of);
+    let (p50, p99) = (p50?.median, p99?.median);
+    let name = format!(
+        "CPU of receiver and builder per event at {:.0} kHz, water mark 32 KiB",
+        rate_hz / 1e3
+    );
+    Ok(Line::new(name, "µs", of(ours)?)
+        .beside(BARE, of(reference)?)
+        .goal(Goal::AtMost(most_us))
+        .note(format!(
+            "in turns; {lost} items lost; latency of events {p50:.1} ms (half of them) and {p99:.1} ms (99 %)"
+        )))
 }
 
 /// What lies in the cache need not be fetched: the same work with rings of several sizes.
