@@ -254,6 +254,12 @@ impl Plan {
         }
     }
 
+    /// Queues that stages populate before the run is ready, in bytes.
+    #[must_use]
+    pub fn populated_bytes(&self) -> u64 {
+        u64::from(self.receiver.populate_queues) * self.memory().source_rings_bytes
+    }
+
     /// What this plan needs of its host; `memory_bytes` is the sum of its memory.
     #[must_use]
     pub fn host_needs(&self, memory_bytes: u64) -> Needs {

@@ -147,11 +147,7 @@ impl Supervisor {
         let reader = LedgerReader::open(&words)?;
         let rings = RingSetMemory::create(&plan.event_rings())?;
         // Stages that populate their queues take all pages themselves.
-        let ahead_bytes = if plan.receiver.populate_queues {
-            0
-        } else {
-            plan.memory().source_rings_bytes
-        };
+        let ahead_bytes = plan.memory().source_rings_bytes - plan.populated_bytes();
         let warming = Warming::start(rings.data_fd()?, ahead_bytes);
         let queues = (0..plan.sinks.len()).map(|sink| RingSetMemory::create(&plan.sink_ring(sink)));
         let sinks = queues.collect::<Result<_, _>>()?;

@@ -93,9 +93,7 @@ impl Supervisor {
     /// Waits until a stage is at work for the first time; false when somebody asked to end before. A stage that was killed is
     /// started again, as later. One that gave up by itself is not: what hinders it will not go away.
     pub(super) fn wait_ready(&mut self, role: Role) -> Result<bool, RunError> {
-        let populated_bytes =
-            u64::from(self.plan.receiver.populate_queues) * self.plan.memory().source_rings_bytes;
-        let limit_s = READY_LIMIT_S + (populated_bytes >> 30) * POPULATE_S_A_GIB;
+        let limit_s = READY_LIMIT_S + (self.plan.populated_bytes() >> 30) * POPULATE_S_A_GIB;
         let limit_ns = clock::monotonic_ns() + limit_s * 1_000_000_000;
         let mut asked_ns = None;
         loop {
