@@ -536,6 +536,18 @@ struct Wanting {
     payloads: u64,
 }
 
+/// A table below that cuts frames, and a watch that wants `most` packets, the first `payloads` of them whole.
+fn cutting(most: u64, payloads: u64) -> (World, Wanting) {
+    let world = World::new(&short(), Box::new(Packets(1)), 4);
+    world.below.0.lock().unwrap().trims = true;
+    let watch = Wanting {
+        most,
+        seen: 0,
+        payloads,
+    };
+    (world, watch)
+}
+
 impl Watch for Wanting {
     fn begun(&mut self, _place: u32, _packet: &Packet<'_>) {
         self.seen = 1;
@@ -681,13 +693,7 @@ fn a_flow_whose_headers_are_wanted_comes_up_cut_until_nothing_is() {
         // All is wanted before the watch is old enough: some more are cut.
         (GUARD_NS / 8, 9, 7),
     ] {
-        let mut world = World::new(&short(), Box::new(Packets(1)), 4);
-        world.below.0.lock().unwrap().trims = true;
-        let mut watch = Wanting {
-            most: 9,
-            seen: 0,
-            payloads: 4,
-        };
+        let (mut world, mut watch) = cutting(9, 4);
         let (mut batch, mut kept) = (Batch::new(1), Keeping::default());
         for n in 1..=20 {
             let packet = packet(&plain(1, 0), n * ns);
@@ -720,13 +726,7 @@ fn a_flow_whose_headers_are_wanted_comes_up_cut_until_nothing_is() {
 /// Nothing is wanted of it when its watch is old enough: none of its packets is needed for that.
 #[test]
 fn a_flow_whose_headers_were_wanted_is_counted_as_soon_as_its_watch_is_old_enough() {
-    let mut world = World::new(&short(), Box::new(Packets(1)), 4);
-    world.below.0.lock().unwrap().trims = true;
-    let mut watch = Wanting {
-        most: 3,
-        seen: 0,
-        payloads: 0,
-    };
+    let (mut world, mut watch) = cutting(3, 0);
     let mut batch = Batch::new(1);
     for n in 1..=3 {
         batch.push(&packet(&plain(1, 0), n));
@@ -745,13 +745,7 @@ fn a_flow_whose_headers_were_wanted_is_counted_as_soon_as_its_watch_is_old_enoug
 /// Whatever ends it: what was cut is taken back as what was counted is.
 #[test]
 fn a_flow_that_is_cut_comes_back_with_what_closes_it() {
-    let mut world = World::new(&short(), Box::new(Packets(1)), 4);
-    world.below.0.lock().unwrap().trims = true;
-    let mut watch = Wanting {
-        most: 100,
-        seen: 0,
-        payloads: 0,
-    };
+    let (mut world, mut watch) = cutting(100, 0);
     let mut batch = Batch::new(1);
     for (n, tcp_flags) in [ACK, ACK, ACK, RST | ACK].into_iter().enumerate() {
         let step = Step {
