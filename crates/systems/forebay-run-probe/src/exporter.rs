@@ -81,17 +81,20 @@ impl Exporters {
         let mut shown = Instant::now();
         let mut reported = shown;
         loop {
-            if shown.elapsed() >= LOOK {
+            let is_look = shown.elapsed() >= LOOK;
+            for exporter in &mut self.all {
+                if is_look || exporter.until_turn(LOOK).is_zero() {
+                    exporter.write_in_time();
+                }
+                // A collector may go and come back between two looks.
+                if let Some(news) = exporter.news() {
+                    drop(note.send(news));
+                }
+            }
+            if is_look {
                 shown = Instant::now();
-                self.all.iter_mut().for_each(Exporter::write_in_time);
                 book.show(queue, &self);
             }
-            let has_turn = |exporter: &&mut Exporter| exporter.until_turn(LOOK).is_zero();
-            let turns = self.all.iter_mut().filter(has_turn);
-            turns.for_each(Exporter::write_in_time);
-            // A collector may go and come back between two looks.
-            let news = self.all.iter_mut().filter_map(Exporter::news);
-            news.for_each(|news| drop(note.send(news)));
             if self.lets_wait() {
                 std::thread::sleep(self.until_turn());
                 continue;
