@@ -17,7 +17,7 @@ use forebay_client::{Client, Woken};
 use forebay_link::packet::{FrameBatch, SendPort};
 use forebay_link::pcap::Frames;
 use forebay_sys::netlink::links;
-use forebay_testing::wire::{carries, is_inside, lay, sh};
+use forebay_testing::wire::{carries, is_inside, lay, may_have_tun, sh};
 use forebay_wire::pcap::{file_header, packet_header};
 use rig::{Run, dropped_in_all, forebay, number, signal, start, wait_for};
 use serde_json::Value;
@@ -166,8 +166,7 @@ fn a_port_past_the_stack_says_whether_it_copies() {
 
 #[test]
 fn an_interface_that_is_made_has_the_host_at_its_other_end() {
-    if !fs::exists("/dev/net/tun").unwrap_or(false) {
-        forebay_testing::skip!("there is no /dev/net/tun");
+    if !may_have_tun() {
         return;
     }
     if !is_inside("an_interface_that_is_made_has_the_host_at_its_other_end") {

@@ -12,6 +12,8 @@ pub mod wire;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Says on standard output that a test leaves something out, and why. The reason is one line, and names what has to be there.
 ///
@@ -24,6 +26,19 @@ macro_rules! skip {
     ($($reason:tt)*) => {
         $crate::record(::core::format_args!($($reason)*))
     };
+}
+
+/// Waits until something has happened.
+///
+/// # Panics
+/// It has not within 20 s.
+#[track_caller]
+pub fn wait_for(mut has_happened: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !has_happened() {
+        assert!(since.elapsed() < Duration::from_secs(20), "waited in vain");
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// The folder of the checkout: the nearest one above this crate that has a `Cargo.lock`, wherever in it a crate lies.

@@ -22,6 +22,16 @@ pub fn may_have_network() -> bool {
     is_allowed
 }
 
+/// Whether TUN and TAP interfaces may be made here; if not, that is said as what a test leaves out.
+#[must_use]
+pub fn may_have_tun() -> bool {
+    let is_there = std::fs::exists("/dev/net/tun").unwrap_or(false);
+    if !is_there {
+        crate::skip!("there is no /dev/net/tun");
+    }
+    is_there
+}
+
 /// Whether this process is in a namespace of its own. If not, the test named runs in one, as a process of its own.
 ///
 /// # Panics

@@ -21,7 +21,7 @@ use forebay_sys::eventfd::EventFd;
 use forebay_sys::netlink::links;
 use forebay_sys::tap::Tap;
 use forebay_sys::wait::{Woken, sleep_until_room};
-use forebay_testing::wire::{carries, lay, sh};
+use forebay_testing::wire::{carries, lay, may_have_tun, sh};
 use rustix::fs::OFlags;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -222,8 +222,7 @@ fn an_interface_without_carrier_down_or_gone_refuses_by_name(way: Way) {
 }
 
 fn a_queue_that_is_full_is_busy_and_takes_the_same_frame_later(way: Way) {
-    if !std::fs::exists("/dev/net/tun").unwrap_or(false) {
-        forebay_testing::skip!("there is no /dev/net/tun");
+    if !may_have_tun() {
         return;
     }
     // What is sent on it waits in its queue, which has room for 8 frames, until it is taken out here.

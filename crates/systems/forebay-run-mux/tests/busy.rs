@@ -5,15 +5,14 @@
 use forebay_run_mux::driver::packet::{self, PacketOptions};
 use forebay_run_mux::driver::{CardOutDrop, Driver, Flushed, Sent};
 use forebay_sys::tap::Tap;
-use forebay_testing::wire::{is_inside, sh};
+use forebay_testing::wire::{is_inside, may_have_tun, sh};
 
 /// Frames that wait in the interface's queue.
 const QUEUE: usize = 8;
 
 /// The interface, and its other end; nothing where there can be none.
 fn card(test: &str) -> Option<(Driver, Tap)> {
-    if !std::fs::exists("/dev/net/tun").unwrap_or(false) {
-        forebay_testing::skip!("there is no /dev/net/tun");
+    if !may_have_tun() {
         return None;
     }
     if !is_inside(test) {

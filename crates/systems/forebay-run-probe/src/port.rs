@@ -180,18 +180,10 @@ fn options(settings: &ProbeSettings) -> PortOptions {
 mod tests {
     use std::net::UdpSocket;
 
-    use forebay_testing::wire::{is_at_wire, sh};
+    use forebay_testing::wait_for;
+    use forebay_testing::wire::{is_at_wire, may_have_tun, sh};
 
     use super::*;
-
-    fn wait_for(mut is_there: impl FnMut() -> bool) {
-        let since = std::time::Instant::now();
-        while !is_there() {
-            let waited = since.elapsed().as_secs();
-            assert!(waited < 20, "it does not come");
-            std::thread::yield_now();
-        }
-    }
 
     #[test]
     fn a_port_is_of_its_interface_and_takes_packets_until_it_is_closed() {
@@ -199,8 +191,7 @@ mod tests {
         if !is_at_wire(own) {
             return;
         }
-        if !std::fs::exists("/dev/net/tun").unwrap_or(false) {
-            forebay_testing::skip!("there is no /dev/net/tun");
+        if !may_have_tun() {
             return;
         }
         sh("ip tuntap add tun mode tun; ip link set tun up");

@@ -16,7 +16,7 @@ use forebay_ledger::Leak;
 use forebay_run::{Host, Stop, System, Urgency};
 use forebay_run_probe::config::{OffloadChoice, ProbeSettings};
 use forebay_run_probe::{ProbeError, ProbePlan, ProbeRecord};
-use forebay_testing::wire::{is_at_wire, is_inside, sh};
+use forebay_testing::wire::{is_at_wire, is_inside, may_have_tun, sh};
 
 const FLOWS: usize = 8;
 const ROUNDS: usize = 100;
@@ -202,8 +202,7 @@ fn an_interface_without_ethernet_has_no_table_at_its_sockets() {
     if !is_inside("an_interface_without_ethernet_has_no_table_at_its_sockets") {
         return;
     }
-    if !std::fs::exists("/dev/net/tun").unwrap_or(false) {
-        forebay_testing::skip!("there is no /dev/net/tun");
+    if !may_have_tun() {
         return;
     }
     sh("ip tuntap add tun mode tun; ip link set tun up");

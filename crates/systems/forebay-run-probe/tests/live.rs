@@ -17,6 +17,7 @@ use forebay_run::system::{Note, Tell};
 use forebay_run::{Host, Stop, System, Urgency};
 use forebay_run_probe::config::{InputChoice, ProbeSettings};
 use forebay_run_probe::{ProbePlan, ProbeRecord};
+use forebay_testing::wait_for;
 use forebay_testing::wire::{carries, is_at_wire, sh};
 
 /// Packets that are sent of each flow.
@@ -42,15 +43,6 @@ impl Tell for Notes {
 impl Notes {
     fn all(&self) -> Vec<String> {
         self.0.lock().unwrap().clone()
-    }
-}
-
-#[track_caller]
-fn wait_for(mut is_there: impl FnMut() -> bool) {
-    let since = std::time::Instant::now();
-    while !is_there() {
-        assert!(since.elapsed() < PATIENCE, "it does not come");
-        thread::sleep(Duration::from_millis(10));
     }
 }
 

@@ -14,7 +14,7 @@ use forebay_run_mux::driver::{Driver, Link, emulated, packet, pcap, tap, xdp};
 use forebay_sys::clock::monotonic_ns;
 use forebay_sys::eventfd::EventFd;
 use forebay_sys::wait::{self, Woken};
-use forebay_testing::wire::{carries, is_inside, lay, may_have_network, sh};
+use forebay_testing::wire::{carries, is_inside, lay, may_have_network, may_have_tun, sh};
 use forebay_wire::pcap::{file_header, packet_header};
 use forebay_xdp::{PortConfig, Redirect, XdpError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -119,24 +119,16 @@ fn may_be(kind: Kind) -> bool {
     if !may_have_network() {
         return false;
     }
-    let why = match kind {
-        Kind::Tap if !std::fs::exists("/dev/net/tun").unwrap_or(false) => {
-            Some("there is no /dev/net/tun".to_owned())
-        }
+    match kind {
+        Kind::Tap => may_have_tun(),
         Kind::Xdp => match Redirect::attach("nothing") {
             Err(error @ (XdpError::NotBuilt { .. } | XdpError::NotAllowed { .. })) => {
-                Some(error.to_string())
+                forebay_testing::skip!("{error}");
+                false
             }
-            _ => None,
+            _ => true,
         },
-        _ => None,
-    };
-    match why {
-        Some(why) => {
-            forebay_testing::skip!("{why}");
-            false
-        }
-        None => true,
+        _ => true,
     }
 }
 
