@@ -71,6 +71,31 @@ pub fn real_time(priority: u8) -> Result<(), SysError> {
     .with_remedy(remedy))
 }
 
+/// Has the kernel give the calling thread its time in pieces of so many ns, 100,000 to 100,000,000: less at a time and sooner, and no more altogether (EEVDF, `kernel/sched/syscalls.c`).
+/// Threads that it starts later are like it. It needs no right; before Linux 6.12, and of a thread with real-time priority, it changes nothing.
+///
+/// # Errors
+/// When the kernel refuses a call.
+pub fn set_slice(ns: u64) -> Result<(), SysError> {
+    let failed = |call| {
+        let why = std::io::Error::last_os_error();
+        SysError::new(call, format!("a slice of {ns} ns"), why)
+    };
+    // SAFETY: the structure is of integers alone.
+    let mut now: libc::sched_attr = unsafe { std::mem::zeroed() };
+    let bytes = size_of_val(&now) as libc::c_uint;
+    // SAFETY: the pointer is to a live sched_attr of so many bytes; 0 is the calling thread.
+    if unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut now, bytes, 0) } != 0 {
+        return Err(failed("sched_getattr"));
+    }
+    now.sched_runtime = ns;
+    // SAFETY: as above; the kernel reads it.
+    if unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const now, 0) } != 0 {
+        return Err(failed("sched_setattr"));
+    }
+    Ok(())
+}
+
 /// Gives the calling thread ordinary priority again (`SCHED_OTHER`).
 ///
 /// # Errors
@@ -151,6 +176,27 @@ mod tests {
         let behind_name = text.rsplit_once(") ").unwrap().1;
         let told = [38, 16].map(|at| behind_name.split(' ').nth(at).unwrap());
         assert_eq!(told, [libc::SCHED_IDLE, NICEST].map(|it| it.to_string()));
+    }
+
+    /// The slice of this thread, by the word of the kernel (`/proc/thread-self/sched`, `CONFIG_SCHED_DEBUG`).
+    fn told_slice() -> Option<u64> {
+        let text = std::fs::read_to_string("/proc/thread-self/sched").ok()?;
+        let line = text.lines().find(|line| line.starts_with("se.slice"))?;
+        line.rsplit(' ').next()?.parse().ok()
+    }
+
+    #[test]
+    fn a_thread_and_those_it_starts_have_their_time_in_pieces_by_the_word_of_the_kernel() {
+        let told = std::thread::spawn(|| {
+            set_slice(300_000).unwrap();
+            [told_slice(), std::thread::spawn(told_slice).join().unwrap()]
+        });
+        let [own, of_next] = told.join().unwrap();
+        let Some(own) = own else {
+            forebay_testing::skip!("the kernel does not tell the slice of a thread (Linux 6.12)");
+            return;
+        };
+        assert_eq!((own, of_next), (300_000, Some(300_000)));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use forebay_run::record::Record;
 use forebay_run::run_dir::RunEnd;
 use forebay_run::{Host, System};
 use forebay_sys::clock::monotonic_ns;
+use forebay_sys::sched::set_slice;
 use forebay_sys::wait;
 
 use crate::books::Books;
@@ -26,6 +27,8 @@ use crate::workload::{Kind, Workload};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Books are shown so often, and no sleep is longer.
 const SHOW: Duration = Duration::from_millis(100);
+/// The kernel gives a client its time in pieces of so long, in ns, as it does for the multiplexer.
+const SLICE_NS: u64 = 100_000;
 /// A multiplexer that is gone is looked for so often, in ns.
 const LOOK_NS: u64 = 50_000_000;
 
@@ -102,6 +105,9 @@ impl System for MuxClientPlan {
 
     fn run(self, host: &Host) -> Result<Record<MuxClientSummary>, MuxClientError> {
         self.check()?;
+        if let Err(error) = set_slice(SLICE_NS) {
+            host.warn(&error.to_string());
+        }
         let session = self.connect()?;
         let mut tell = |text: &str| host.warn(text);
         let books = Books::open(self.workload.name(), self.out.as_deref(), &mut tell)?;

@@ -32,6 +32,7 @@ use forebay_sys::clock::monotonic_ns;
 use forebay_sys::confine::Confined;
 use forebay_sys::epoll::{Interest, Poller, Trigger};
 use forebay_sys::process::raise_open_files;
+use forebay_sys::sched::set_slice;
 use forebay_sys::seqpacket::SeqSocket;
 use forebay_sys::wait;
 
@@ -451,6 +452,11 @@ impl System for MuxPlan {
         }
         // A client has five of them. Where there are no more, it is refused as it comes.
         let _ = raise_open_files();
+        if self.settings.slice_us > 0
+            && let Err(error) = set_slice(u64::from(self.settings.slice_us) * 1_000)
+        {
+            host.warn(&error.to_string());
+        }
         let mut daemon = Daemon::open(self)?;
         let (plan, card) = (daemon.plan.clone(), daemon.driver.card.name().to_owned());
         let out = Some(plan.settings.directory.as_path()).filter(|it| !it.as_os_str().is_empty());

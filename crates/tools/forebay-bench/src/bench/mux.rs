@@ -24,7 +24,7 @@ const SIZE_BYTES: usize = 1_472;
 const RING_PACKETS: usize = 2_000_000;
 const RING_BYTES: u64 = 4 << 20;
 /// Packets between two publishes, and between two releases.
-const RING_BATCH: usize = 256;
+const RING_BATCH: usize = 512;
 const RING_WAIT: Duration = Duration::from_millis(20);
 /// Bits of payload in a second that two clients share.
 const LOAD_BPS: u64 = 960_000_000;
@@ -33,8 +33,6 @@ const SOJOURN_MAX_US: u64 = 10_000;
 const WIRE_BPS: u64 = 1_000_000_000;
 /// Where the search for the highest rate begins.
 const START_BPS: f64 = 800e6;
-/// A pause in which frames gather: 4 of them at that load.
-const GATHER_US: u32 = 50;
 /// Received frames that the favoured client may always hold.
 const GUARANTEE: u32 = 256;
 /// Of the client that is not favoured: what stands for the priorities of the original's processes.
@@ -46,7 +44,7 @@ const AS_ASKED: f64 = 0.99;
 pub(super) fn mux(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
     ring(session, lines)?;
     echo(session, lines, None)?;
-    echo(session, lines, Some(GATHER_US))?;
+    echo(session, lines, Some(0))?;
     highest_of_both(session, lines)?;
     limiters(session, lines)?;
     favoured(session, lines)?;
