@@ -40,6 +40,8 @@ settings! {
         interface: Option<String> => "required but for pcap",
         /// How frames come from it and go to it.
         driver: DriverChoice = DriverChoice::Packet,
+        /// Threads of the driver. With 2, frames go out in a thread of their own, beside all else that the daemon does.
+        driver_threads: u8 [1..=2] = 1,
         /// Driver pcap: the capture whose frames come, as fast as they are read, when each place has a client.
         pcap_read: Option<PathBuf> => "no frame comes",
         /// Driver pcap: the capture that is made of frames that go. One that is there is written over.

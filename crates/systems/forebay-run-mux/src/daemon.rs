@@ -202,6 +202,7 @@ impl Daemon {
             if now_ns - shown_ns >= SHOW_NS {
                 shown_ns = now_ns;
                 self.tick(host, books);
+                self.driver.send.check()?;
             }
             let moved = self.round(now_ns)?;
             let has_worked = moved > 0;
@@ -386,24 +387,22 @@ impl Daemon {
     /// Gives the card what the driver has, as long as it takes it within this time. What is left is held in the books: nobody knows what would have become of it.
     fn send_out(&mut self, most: Duration) {
         let until_ns = monotonic_ns() + most.as_nanos() as u64;
-        let mut room = Poller::create(1).ok();
-        let card = self.driver.send.descriptor();
-        // Where it cannot be waited for, the first flush is the last.
-        room.take_if(|room| {
-            let (interest, trigger) = (Interest::Writable, Trigger::Level);
-            room.add(card, 0, interest, trigger).is_err()
-        });
-        while self.driver.send.flush() == Flushed::Waits {
-            let rest_ns = until_ns.saturating_sub(monotonic_ns());
-            let waited = room.as_mut().map(|room| {
-                let rest = Some(Duration::from_nanos(rest_ns));
-                room.wait(rest, Duration::ZERO).map(drop)
-            });
-            if rest_ns == 0 || !matches!(waited, Some(Ok(()))) {
-                break;
-            }
-        }
+        while self.driver.send.flush() != Flushed::All && self.wait_for_card(until_ns) {}
+        // Nothing goes while books are closed.
+        self.driver.send.close();
         self.learn();
+    }
+
+    /// Waits for room in the card; false when the time was over before, or it cannot be waited for.
+    fn wait_for_card(&self, until_ns: u64) -> bool {
+        let rest_ns = until_ns.saturating_sub(monotonic_ns());
+        let waited = Poller::create(1).and_then(|mut room| {
+            let card = self.driver.send.descriptor();
+            room.add(card, 0, Interest::Writable, Trigger::Level)?;
+            let rest = Some(Duration::from_nanos(rest_ns));
+            room.wait(rest, Duration::ZERO).map(drop)
+        });
+        rest_ns > 0 && waited.is_ok()
     }
 
     fn summary(&self) -> MuxSummary {
@@ -426,6 +425,7 @@ impl Daemon {
             interface: self.driver.card.name().to_owned(),
             driver: self.plan.settings.driver.name(),
             driver_mode: self.driver.mode,
+            driver_threads: self.plan.settings.driver_threads,
             frames_in: self.mux.frames().came.items,
             frames_out: 0,
             answers: self.answers.sent.items,

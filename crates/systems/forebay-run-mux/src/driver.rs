@@ -4,7 +4,7 @@
 //! card ─▶ ReceiveSide ─▶ a visit for each frame        frame ─▶ SendSide::send_with … SendSide::flush ─▶ card
 //! ```
 //!
-//! A [`Driver`] has two halves, which may go to two threads, and a [`Card`] that says how the card is. None of them ever waits: each half has a descriptor that is waited
+//! A [`Driver`] has two halves, which may go to two threads ([`apart`](apart())), and a [`Card`] that says how the card is. None of them ever waits: each half has a descriptor that is waited
 //! for with all others. What comes is visited where it lies; it is whole, with its VLAN tag and its check sum, and none of it was sent by this host.
 //!
 //! | module | card | needs |
@@ -18,6 +18,7 @@
 //! What each party counts stands in [`account`].
 
 pub mod account;
+mod apart;
 mod card;
 pub mod checksum;
 pub mod emulated;
@@ -34,6 +35,7 @@ use std::os::fd::BorrowedFd;
 use forebay_mux::Mac;
 
 pub use account::{CardInDrop, CardOutDrop, LinkCounts, ReceiveCounts, SendCounts};
+pub use apart::apart;
 pub use error::DriverError;
 pub use fates::Fate;
 
@@ -109,6 +111,8 @@ pub enum Flushed {
     All,
     /// The card has no room for some that the driver has taken: flush again when the descriptor is writable.
     Waits,
+    /// Another thread is giving the card some that the driver has taken, and nothing is known of a lack of room: the descriptor is writable when all are there, or as of a card that lacks room.
+    UnderWay,
 }
 
 /// The half of a driver that frames go to.
@@ -137,6 +141,17 @@ pub trait SendSide: Send + Debug {
 
     /// Writable when the card has room. It may be so early: then the next [`flush`](Self::flush) says again that something waits.
     fn descriptor(&self) -> BorrowedFd<'_>;
+
+    /// Whether it goes on. What a card refuses is no reason: that is a fate.
+    ///
+    /// # Errors
+    /// It gives the card nothing any more, for a reason of its own.
+    fn check(&mut self) -> Result<(), DriverError> {
+        Ok(())
+    }
+
+    /// Gives the card nothing more: what it has not is held. Only a driver that works between two calls has something to end.
+    fn close(&mut self) {}
 
     /// What was counted so far, by this end and by the other.
     ///

@@ -21,6 +21,8 @@ pub struct MuxSummary {
     pub driver: &'static str,
     /// How frames came and went by it.
     pub driver_mode: &'static str,
+    /// Its threads: with 2, frames go in one of their own.
+    pub driver_threads: u8,
     /// Frames that came from it.
     pub frames_in: u64,
     /// Frames that it took, answers of the responder among them.

@@ -5,7 +5,7 @@ use crate::driver::packet::{self, PacketOptions, PacketRing};
 use crate::driver::pcap::{self, PcapOptions};
 use crate::driver::tap::{self, TapOptions};
 use crate::driver::xdp::{self, XdpOptions};
-use crate::driver::{Driver, DriverError, FRAME_BYTES_MAX};
+use crate::driver::{Driver, DriverError, FRAME_BYTES_MAX, apart};
 use crate::error::MuxError;
 use crate::plan::{MuxPlan, Sizes};
 
@@ -17,6 +17,10 @@ pub(super) fn open_card(plan: &MuxPlan) -> Result<(Driver, Sizes), MuxError> {
     if frame_bytes_max != FRAME_BYTES_MAX {
         drop(driver);
         driver = open(&plan.settings, frame_bytes_max)?;
+    }
+    // Before the daemon is confined, which each of its threads is then.
+    if plan.settings.driver_threads > 1 {
+        driver = apart(driver, frame_bytes_max)?;
     }
     Ok((driver, sizes))
 }

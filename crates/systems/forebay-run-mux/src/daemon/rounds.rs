@@ -27,6 +27,9 @@ const SENDS: usize = 256;
 
 /// A card without room is looked at again after so long: a frame of 1,518 bytes leaves a link of 1 Gb/s in 12 µs.
 const BUSY_LOOK_NS: u64 = 200_000;
+/// So often, and so long each time, another thread is waited for that gives the card nothing of what a client had handed over when it left.
+const LAST_LOOKS: u32 = 5;
+const LAST_NS: u64 = 20_000_000;
 /// One that has not said the fate of all frames, as buffers of some come back later, after so long.
 const FATE_LOOK_NS: u64 = 1_000_000;
 
@@ -196,10 +199,11 @@ impl Daemon {
 
     /// Packets to the card, as policies say; how many.
     fn send(&mut self, now_ns: u64) -> usize {
+        let waited = usize::from(self.pending.is_some());
         if !self.send_pending(now_ns) {
             return 0;
         }
-        for sent in 0..SENDS {
+        for sent in waited..SENDS {
             let places = &mut self.places;
             let next = self
                 .mux
@@ -320,7 +324,7 @@ impl Daemon {
             return;
         }
         // A driver without a batch of its own has nothing left, and no room all the same.
-        let waits = self.driver.send.flush() == Flushed::Waits || self.pending.is_some();
+        let waits = self.driver.send.flush() != Flushed::All || self.pending.is_some();
         self.learn();
         if waits != self.is_send_waiting {
             let card = self.driver.send.descriptor();
@@ -370,19 +374,35 @@ impl Daemon {
         self.take_back(client);
         // Its process may be there still, and write on.
         let mut rest = self.sizes.transmit.frames as usize;
+        let mut idle = 0;
         loop {
             let now_ns = forebay_sys::clock::monotonic_ns();
             let taken = self.take(client, now_ns, rest.min(PACKETS));
             rest -= taken;
             let sent = self.send(now_ns);
-            self.driver.send.flush();
+            let flushed = self.driver.send.flush();
             self.learn();
-            if taken + sent == 0 {
+            idle = if taken + sent > 0 { 0 } else { idle + 1 };
+            if idle > 0 && !self.may_go_on(flushed, idle) {
                 break;
             }
         }
         // It is parted with already.
         self.leaving.retain(|leaving| leaving.client != client);
+    }
+
+    /// Whether the card may have room after all for a packet that waits: another thread was giving it others, and is waited for here. Without one, that is done by the flush.
+    fn may_go_on(&self, flushed: Flushed, idle: u32) -> bool {
+        self.pending.is_some()
+            && match flushed {
+                // All are there by now.
+                Flushed::All => idle <= LAST_LOOKS,
+                Flushed::UnderWay => {
+                    let until_ns = forebay_sys::clock::monotonic_ns() + LAST_NS;
+                    idle <= LAST_LOOKS && self.wait_for_card(until_ns)
+                }
+                Flushed::Waits => false,
+            }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The daemon over cards of memory, with clients in the same thread: what comes between two frames is the test's to say.
 
+mod apart;
 mod trusted;
 
 use std::os::fd::{AsFd, BorrowedFd};

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use forebay_link::packet::PacketError;
 use forebay_link::pcap::CaptureError;
+use forebay_ring::RingError;
 use forebay_sys::SysError;
 use forebay_xdp::XdpError;
 
@@ -20,6 +21,14 @@ pub enum DriverError {
     /// A port past the kernel's stack is refused.
     #[error(transparent)]
     Xdp(#[from] XdpError),
+    /// There is no memory that the half that sends shares with its thread.
+    #[error(transparent)]
+    Ring(#[from] RingError),
+    /// The thread that sends has ended by itself.
+    #[error(
+        "the thread that sends (driver_threads = 2) has ended by a fault of its own: report what it said, and start again, with driver_threads = 1 until that is found"
+    )]
+    SendThread,
     /// An interface has several queues, of which one alone would be read.
     #[error("{interface} has {has} queues and 1 is read: `ethtool -L {interface} combined 1`")]
     Queues {

@@ -30,6 +30,18 @@ impl Fates {
         }
     }
 
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// Takes over all of another list, behind its own.
+    pub(super) fn append(&mut self, other: &mut Self) {
+        for (fate, frames) in other.runs.drain(..) {
+            self.note(fate, frames);
+        }
+    }
+
     /// Tells all of them, once.
     pub(super) fn tell(&mut self, told: &mut dyn FnMut(Fate)) {
         for (fate, frames) in self.runs.drain(..) {
@@ -56,11 +68,23 @@ mod tests {
             fates.note(fate, frames);
         }
         assert_eq!(fates.runs.len(), 3);
-        let mut told = Vec::new();
+        let mut all = Fates::default();
+        all.note(Fate::Out, 1);
+        all.append(&mut fates);
+        assert_eq!((all.runs.len(), fates.runs.len()), (3, 0));
+        let (mut fates, mut told) = (all, Vec::new());
         fates.tell(&mut |fate| told.push(fate));
         assert_eq!(
             told,
-            [Fate::Out, Fate::Out, Fate::Out, down, down, Fate::Out]
+            [
+                Fate::Out,
+                Fate::Out,
+                Fate::Out,
+                Fate::Out,
+                down,
+                down,
+                Fate::Out
+            ]
         );
         fates.tell(&mut |fate| panic!("{fate:?} twice"));
     }

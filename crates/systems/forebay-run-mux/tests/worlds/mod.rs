@@ -1,5 +1,7 @@
 //! A driver of each kind, with the other end of its cable: interfaces lie in a network namespace that ends with its test.
 
+pub(crate) mod sent;
+
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,7 +12,9 @@ use forebay_link::packet::{
 };
 use forebay_link::pcap::Frames;
 use forebay_run_mux::driver::packet::PacketRing;
-use forebay_run_mux::driver::{Driver, Link, emulated, packet, pcap, tap, xdp};
+use forebay_run_mux::driver::{
+    Driver, FRAME_BYTES_MAX, Link, apart, emulated, packet, pcap, tap, xdp,
+};
 use forebay_sys::clock::monotonic_ns;
 use forebay_sys::eventfd::EventFd;
 use forebay_sys::wait::{self, Woken};
@@ -34,6 +38,14 @@ pub(crate) enum Kind {
     Tap,
     Pcap,
     Emulated,
+}
+
+/// Threads of a driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Threads {
+    One,
+    /// Frames go in one of their own.
+    Two,
 }
 
 /// How much room a driver has.
@@ -83,6 +95,7 @@ pub(crate) struct World {
     pub(crate) driver: Driver,
     pub(crate) far: Box<dyn Far>,
     pub(crate) kind: Kind,
+    pub(crate) threads: Threads,
     /// What the far end sends when it is to begin.
     first: Vec<Vec<u8>>,
 }
@@ -90,7 +103,7 @@ pub(crate) struct World {
 /// Runs a test in a world of this kind, or says why not.
 pub(crate) fn run(
     name: &str,
-    kind: Kind,
+    (kind, threads): (Kind, Threads),
     room: Room,
     first: impl FnOnce() -> Vec<Vec<u8>>,
     test: fn(World),
@@ -107,10 +120,15 @@ pub(crate) fn run(
         Kind::Pcap => filed(folder.path().into(), &first),
         Kind::Emulated => in_memory(room),
     };
+    let driver = match threads {
+        Threads::One => driver,
+        Threads::Two => apart(driver, FRAME_BYTES_MAX).unwrap(),
+    };
     test(World {
         driver,
         far,
         kind,
+        threads,
         first,
     });
 }
