@@ -99,6 +99,9 @@ pub(crate) struct MuxBenchArgs {
     /// How long the daemon leaves frames and packets to gather when much comes, 0 to 500 us, 0: never (default: that of `forebay mux run`).
     #[arg(long, value_name = "US", value_parser = clap::value_parser!(u32).range(0..=500))]
     gather_us: Option<u32>,
+    /// Threads of the daemon's driver: with 2, frames go out in a thread of their own.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    driver_threads: u8,
     /// Leaves out the sockets beside it.
     #[arg(long)]
     no_baseline: bool,
@@ -236,6 +239,7 @@ fn options(args: &MuxBenchArgs) -> Result<Options> {
             .unwrap_or_else(|| mux::receive_buffers(count)),
         wire_bps: args.wire_rate,
         gather_us: args.gather_us,
+        driver_threads: args.driver_threads,
         has_baseline: !args.no_baseline,
         placement: Placement::default(),
     })
@@ -266,12 +270,13 @@ fn print(record: &Record<MuxBenchSummary>) {
         }
     }
     print_line(format_args!(
-        "{} in all, {:.0} % of {} CPUs used (soaker: {:.0} %); {:.0} packets per CPU-second of the daemon, {:.4} signals per packet",
+        "{} in all, {:.0} % of {} CPUs used (soaker: {:.0} %); {:.0} packets per CPU-second of the daemon (driver threads: {}), {:.4} signals per packet",
         rate(summary.achieved_bps),
         summary.cpu_fraction * 100.0,
         cpu_count(),
         summary.cpu_fraction_soaker * 100.0,
         summary.packets_per_cpu_second,
+        summary.driver_threads,
         summary.signals_per_packet,
     ));
     if let Some(sockets) = &summary.baseline {

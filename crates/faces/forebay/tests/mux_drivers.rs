@@ -108,11 +108,13 @@ fn received(interface: &str) -> u64 {
     link.counters["rx_packets"]
 }
 
-/// Frames go both ways over a virtual wire, whose far end the daemon has by this driver.
-fn over_a_wire(driver: &str, modes: &[&str]) {
+/// Frames go both ways over a virtual wire, whose far end the daemon has by this driver, with so many threads.
+fn over_a_wire(driver: &str, threads: u64, modes: &[&str]) {
     lay();
     carries();
-    let world = World::new(&format!("interface = \"far\"\ndriver = \"{driver}\""));
+    let world = World::new(&format!(
+        "interface = \"far\"\ndriver = \"{driver}\"\ndriver_threads = {threads}"
+    ));
     let mut client = world.client("one");
     let before = received("near");
     let mut port = SendPort::open("near").unwrap();
@@ -136,14 +138,30 @@ fn over_a_wire(driver: &str, modes: &[&str]) {
     assert_eq!([counts.received, counts.sent], places);
     let mode = json["driver_mode"].as_str().unwrap();
     assert!(modes.contains(&mode), "{mode}");
+    assert_eq!(number(&json, "driver_threads"), threads);
+    // No thread has kept a right, and the one that sends is there.
+    if driver != "xdp" {
+        let confined = &json["confined"];
+        assert!(number(confined, "threads") >= threads, "{confined}");
+        assert_eq!(confined["no_capabilities"], true, "{confined}");
+    }
 }
 
 #[test]
 fn packet_sockets_have_frames_or_blocks() {
     if is_inside("packet_sockets_have_frames_or_blocks") {
-        over_a_wire("packet", &["frames"]);
+        over_a_wire("packet", 1, &["frames"]);
         sh("ip link delete near");
-        over_a_wire("packet-blocks", &["blocks"]);
+        over_a_wire("packet-blocks", 1, &["blocks"]);
+    }
+}
+
+#[test]
+fn frames_go_in_a_thread_of_their_own() {
+    if is_inside("frames_go_in_a_thread_of_their_own") {
+        over_a_wire("packet", 2, &["frames"]);
+        sh("ip link delete near");
+        over_a_wire("packet-blocks", 2, &["blocks"]);
     }
 }
 
@@ -161,7 +179,9 @@ fn a_port_past_the_stack_says_whether_it_copies() {
         return;
     }
     let modes = ["native, zero copy", "native, copy", "generic, copy"];
-    over_a_wire("xdp", &modes);
+    over_a_wire("xdp", 1, &modes);
+    sh("ip link delete near");
+    over_a_wire("xdp", 2, &modes);
 }
 
 #[test]
@@ -172,7 +192,15 @@ fn an_interface_that_is_made_has_the_host_at_its_other_end() {
     if !is_inside("an_interface_that_is_made_has_the_host_at_its_other_end") {
         return;
     }
-    let world = World::new("interface = \"tap0\"\ndriver = \"tap\"");
+    over_a_made_one(1);
+    over_a_made_one(2);
+}
+
+/// The same with the host at the far end of an interface that the daemon makes. It is gone when the daemon is.
+fn over_a_made_one(threads: u64) {
+    let world = World::new(&format!(
+        "interface = \"tap0\"\ndriver = \"tap\"\ndriver_threads = {threads}"
+    ));
     let mut client = world.client("one");
     sh(
         "f=/proc/sys/net/ipv6/conf/tap0/disable_ipv6; [ ! -e $f ] || echo 1 > $f; ip link set tap0 up",
@@ -197,6 +225,7 @@ fn an_interface_that_is_made_has_the_host_at_its_other_end() {
     let places = ["frames_given", "packets_sent"].map(|key| number(one, key));
     assert_eq!(places, [COMES as u64, GOES as u64], "{json}");
     assert_eq!([counts.received, counts.sent], places);
+    assert_eq!(number(&json, "driver_threads"), threads);
 }
 
 /// A capture: frames for both clients, some for nobody, and some that are too long.

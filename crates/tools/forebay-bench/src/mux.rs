@@ -162,6 +162,8 @@ pub struct Options {
     pub wire_bps: Option<u64>,
     /// `gather_us` of the daemon; none: its default.
     pub gather_us: Option<u32>,
+    /// Threads of the daemon's driver, 1 or 2: with 2, frames go in one of their own.
+    pub driver_threads: u8,
     /// Whether plain sockets are measured as well.
     pub has_baseline: bool,
     /// Where processes run.
@@ -250,6 +252,8 @@ pub struct MuxBenchSummary {
     pub placement: Placement,
     /// CPUs of the host.
     pub cpus: usize,
+    /// Threads of the daemon's driver, as its record says.
+    pub driver_threads: u64,
     /// Client by client.
     pub clients: Vec<ClientReport>,
     /// What all achieved.

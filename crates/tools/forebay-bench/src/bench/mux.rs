@@ -189,6 +189,7 @@ fn options(session: &Session, clients: Vec<ClientOptions>) -> Options {
         duration: Duration::from_secs_f64(session.seconds()),
         wire_bps: None,
         gather_us: None,
+        driver_threads: 1,
         has_baseline: false,
         placement: Placement::default(),
     }

@@ -153,6 +153,7 @@ impl MuxTask {
             receive_buffers: scenario.receive_buffers.unwrap_or(usual),
             wire_bps: Some(WIRE_BPS),
             gather_us: None,
+            driver_threads: scenario.driver_threads,
             has_baseline: false,
             placement: scenario.place.on(&sched::cpus()),
         })
@@ -374,6 +375,22 @@ mod tests {
                 assert_eq!(names(entry), names(other), "{}", other.id);
             }
         }
+    }
+
+    #[test]
+    fn a_driver_of_two_threads_has_a_row_beside_that_of_one() {
+        let points = scan_of(&TABLE[18], true).points.into_iter();
+        let threads = points.map(|point| match point.task {
+            Task::Mux(task) => {
+                let options = task.options().unwrap();
+                (task.scenario.name, options.driver_threads)
+            }
+            _ => panic!("another task"),
+        });
+        let mut threads: Vec<_> = threads.collect();
+        threads.dedup();
+        let wanted = [("kernel's choice", 1), ("driver of two threads", 2)];
+        assert_eq!(threads, wanted);
     }
 
     #[test]

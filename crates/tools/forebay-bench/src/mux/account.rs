@@ -357,6 +357,7 @@ impl Told {
             wire_bps: options.wire_bps,
             placement: options.placement,
             cpus: forebay_sys::sched::cpu_count(),
+            driver_threads: number(&self.daemon, "driver_threads")?,
             achieved_bps: clients.iter().map(|client| client.achieved_bps).sum(),
             clients,
             cpu_fraction: share.kernel,

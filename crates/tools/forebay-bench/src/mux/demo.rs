@@ -87,6 +87,7 @@ impl DemoOptions {
             receive_buffers: receive_buffers(CLIENTS),
             wire_bps: Some(self.wire_bps),
             gather_us: None,
+            driver_threads: 1,
             has_baseline: false,
             placement: Placement::default(),
         }

@@ -50,6 +50,9 @@ pub(super) fn text(options: &Options, socket: &Path, directory: &Path) -> String
     if let Some(us) = options.gather_us {
         text += &format!("gather_us = {us}\n");
     }
+    if options.driver_threads != 1 {
+        text += &format!("driver_threads = {}\n", options.driver_threads);
+    }
     let has_limits = clients.iter().any(|it| it.limit_bps.is_some());
     let has_class_of_its_own = has_limits && !is_limiter(policy);
     if has_class_of_its_own {
@@ -145,6 +148,7 @@ mod tests {
             receive_buffers: 4_096,
             wire_bps: None,
             gather_us: None,
+            driver_threads: 1,
             has_baseline: false,
             placement: Placement::default(),
         }
@@ -177,6 +181,15 @@ mod tests {
         let usual = plan(&options).settings.gather_us;
         options.gather_us = Some(usual + 7);
         assert_eq!(plan(&options).settings.gather_us, usual + 7);
+    }
+
+    #[test]
+    fn the_driver_has_as_many_threads_as_are_said() {
+        let mut options = options(PolicyChoice::RoundRobin, &[None]);
+        for threads in [1, 2] {
+            options.driver_threads = threads;
+            assert_eq!(plan(&options).settings.driver_threads, threads);
+        }
     }
 
     #[test]

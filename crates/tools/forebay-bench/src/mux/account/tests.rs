@@ -25,6 +25,7 @@ fn options(workload: Workload) -> Options {
         receive_buffers: 1_024,
         wire_bps: None,
         gather_us: None,
+        driver_threads: 1,
         has_baseline: false,
         placement: Placement::default(),
     }
@@ -48,7 +49,7 @@ fn told() -> Told {
             }],
         })),
         daemon: books(json!({
-            "cpu_s": {"mux": 0.5}, "signals": 4,
+            "cpu_s": {"mux": 0.5}, "signals": 4, "driver_threads": 2,
             "clients": [{
                 "name": "A", "is_trusted": true, "frames_for": 98, "frames_given": 92, "packets_asked": 82, "packets_sent": 82, "sojourn_ns_max": 9,
             }],
@@ -95,6 +96,7 @@ fn each_packet_is_found_on_the_way_and_rates_are_of_the_payload() {
     let drops = drops.map(|(name, packets)| (name.to_owned(), packets));
     assert_eq!(client.drops, BTreeMap::from(drops));
     assert!(client.is_trusted);
+    assert_eq!(summary.driver_threads, 2);
     assert_eq!(summary.packets_per_cpu_second, 174.0 / 0.5);
     assert_eq!(summary.signals_per_packet, 4.0 / 174.0);
     assert_eq!(summary.wire_drops["mux_card_in.ring_full"], 3);
