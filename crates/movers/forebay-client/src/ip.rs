@@ -5,6 +5,14 @@
 //! acknowledgement, an answer to a neighbour's question) is lost then, and counted: the frames behind it do not wait for it.
 //!
 //! A client in a VLAN of its own sends and receives with its tag, which the stack does not see.
+//!
+//! [`IpDevice`] is for programs that have smoltcp's interface and sockets in their own hands. [`Stack`] has them, and takes turns with datagrams whose fate it
+//! tells; [`IpClient`] has sockets with queues and books over that, as the libraries for C and Python give them.
+
+mod client;
+mod counts;
+mod error;
+mod stack;
 
 use std::net::IpAddr;
 
@@ -16,7 +24,11 @@ use smoltcp::wire::{
     Ipv4Packet, Ipv6Packet, UdpPacket,
 };
 
+pub use client::{Datagram, IpClient, SocketId, UdpLimits};
+pub use counts::{Datagrams, IpTotals, UdpCounts};
+pub use error::IpError;
 pub use smoltcp;
+pub use stack::{Ends, Fate, Network, PATIENCE_NS, PortId, Stack, Waiting};
 
 use crate::protocol::HEADER_BYTES;
 use crate::{Client, ClientError, SendError};
@@ -49,6 +61,10 @@ pub struct IpDevice {
     received: Vec<u8>,
     spare: Vec<u8>,
     failed: Option<ClientError>,
+    /// Whether the last frame that came has a datagram of UDP.
+    brought_datagram: bool,
+    /// Ports from which datagrams were sent since this was emptied; none: nobody asks.
+    sent_from: Option<Vec<u16>>,
 }
 
 impl IpDevice {
@@ -67,6 +83,8 @@ impl IpDevice {
             received: Vec::new(),
             spare: Vec::new(),
             failed: None,
+            brought_datagram: false,
+            sent_from: None,
         }
     }
 
@@ -120,6 +138,7 @@ impl IpDevice {
     fn take(&mut self) -> Result<bool, ClientError> {
         while self.client.receive_into(&mut self.received)? {
             if untag(&mut self.received, self.client.welcome().vlan) {
+                self.brought_datagram = datagram(&self.received).is_some();
                 return Ok(true);
             }
             self.counts.foreign_tag += 1;
@@ -149,8 +168,15 @@ fn untag(frame: &mut Vec<u8>, vlan: Option<u16>) -> bool {
     is_own
 }
 
-/// Bytes of the payload, if the frame has a datagram of UDP.
-fn datagram_bytes(frame: &[u8]) -> Option<usize> {
+/// A datagram of UDP in a frame.
+#[derive(Clone, Copy, Debug)]
+struct Inside {
+    from_port: u16,
+    bytes: usize,
+}
+
+/// The datagram of UDP that a frame has, if it has one.
+fn datagram(frame: &[u8]) -> Option<Inside> {
     let frame = EthernetFrame::new_checked(frame).ok()?;
     let payload = match frame.ethertype() {
         EthernetProtocol::Ipv4 => {
@@ -163,7 +189,11 @@ fn datagram_bytes(frame: &[u8]) -> Option<usize> {
         }
         _ => return None,
     };
-    Some(UdpPacket::new_checked(payload).ok()?.payload().len())
+    let packet = UdpPacket::new_checked(payload).ok()?;
+    Some(Inside {
+        from_port: packet.src_port(),
+        bytes: packet.payload().len(),
+    })
 }
 
 /// A frame that came.
@@ -177,6 +207,7 @@ pub struct Leave<'a> {
     counts: &'a mut IpCounts,
     spare: &'a mut Vec<u8>,
     failed: &'a mut Option<ClientError>,
+    sent_from: &'a mut Option<Vec<u16>>,
 }
 
 impl Device for IpDevice {
@@ -191,6 +222,7 @@ impl Device for IpDevice {
                 counts: &mut self.counts,
                 spare: &mut self.spare,
                 failed: &mut self.failed,
+                sent_from: &mut self.sent_from,
             };
             (Came(&self.received), leave)
         })
@@ -207,6 +239,7 @@ impl Device for IpDevice {
             counts: &mut self.counts,
             spare: &mut self.spare,
             failed: &mut self.failed,
+            sent_from: &mut self.sent_from,
         })
     }
 
@@ -230,26 +263,26 @@ impl RxToken for Came<'_> {
 impl TxToken for Leave<'_> {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(mut self, bytes: usize, make: F) -> R {
         let (mut make, mut made) = (Some(make), None);
-        let mut datagram = None;
+        let mut inside = None;
         let sent = match self.client.welcome().vlan {
             None => self.client.send_with(bytes, |room| {
                 // A buffer has what was sent before.
                 room.fill(0);
                 made = make.take().map(|make| make(room));
-                datagram = datagram_bytes(room);
+                inside = datagram(room);
             }),
             Some(vlan) => {
                 self.spare.clear();
                 self.spare.resize(bytes, 0);
                 made = make.take().map(|make| make(self.spare));
-                datagram = datagram_bytes(self.spare);
+                inside = datagram(self.spare);
                 let [v0, v1] = vlan.to_be_bytes();
                 let tag = [TAG[0], TAG[1], v0, v1];
                 self.spare.splice(ADDRESSES_BYTES..ADDRESSES_BYTES, tag);
                 self.client.send(self.spare)
             }
         };
-        self.note(sent, datagram);
+        self.note(sent, inside);
         match (made, make) {
             (Some(made), _) => made,
             // The stack must make its frame, whatever becomes of it.
@@ -264,11 +297,14 @@ impl TxToken for Leave<'_> {
 }
 
 impl Leave<'_> {
-    fn note(&mut self, sent: Result<(), SendError>, datagram: Option<usize>) {
-        match (sent, datagram) {
-            (Ok(()), Some(bytes)) => {
+    fn note(&mut self, sent: Result<(), SendError>, inside: Option<Inside>) {
+        match (sent, inside) {
+            (Ok(()), Some(inside)) => {
                 self.counts.datagrams_sent += 1;
-                self.counts.datagrams_sent_bytes += bytes as u64;
+                self.counts.datagrams_sent_bytes += inside.bytes as u64;
+                if let Some(ports) = self.sent_from {
+                    ports.push(inside.from_port);
+                }
             }
             (Ok(()), None) => {}
             (Err(SendError::Client(error)), _) => {

@@ -5,102 +5,16 @@
     reason = "a test fails by panicking"
 )]
 
-use std::os::fd::AsFd;
-use std::path::PathBuf;
-use std::time::Duration;
+mod place;
 
-use forebay_client::Client;
 use forebay_client::ip::IpDevice;
-use forebay_client::protocol::{Message, PoolShape, Welcome};
-use forebay_ring::{BareReceiver, BareSender, FramePoolMemory, FramePoolSpec};
-use forebay_sys::seqpacket::{Arrived, SeqListener, SeqSocket};
+use place::{FRAMES, Place, place};
 use smoltcp::iface::{Interface, SocketHandle, SocketSet};
 use smoltcp::socket::{tcp, udp};
 use smoltcp::time::Instant;
 use smoltcp::wire::IpEndpoint;
 
-const FRAMES: u32 = 4;
-const SHAPE: PoolShape = PoolShape {
-    frames: FRAMES,
-    frame_bytes: 1536,
-};
 const PORT: u16 = 9500;
-
-/// A place at the daemon, and the client that has it.
-struct Place {
-    _socket: SeqSocket,
-    sender: BareSender,
-    receiver: BareReceiver,
-    free: Vec<u32>,
-}
-
-fn place(number: u8, vlan: Option<u16>, address: &str) -> (Client, Place) {
-    let folder = tempfile::tempdir().unwrap();
-    let path: PathBuf = folder.path().join("mux");
-    let listener = SeqListener::bind(&path, 4).unwrap();
-    let connecting =
-        std::thread::spawn(move || Client::connect(&path, "one", Duration::from_secs(30)));
-    let socket = loop {
-        match listener.accept().unwrap() {
-            Some(socket) => break socket,
-            None => std::thread::yield_now(),
-        }
-    };
-    let mut record = [0; 256];
-    while socket.receive(&mut record).unwrap() == Arrived::Nothing {
-        std::thread::yield_now();
-    }
-    let spec = FramePoolSpec {
-        name: "test".into(),
-        frames: SHAPE.frames,
-        frame_bytes: SHAPE.frame_bytes,
-    };
-    let [down, up] = [0; 2].map(|_| FramePoolMemory::create(&spec).unwrap());
-    let mut fds = down.receiver_fds().unwrap();
-    fds.extend(up.sender_fds().unwrap());
-    let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-    let welcome = Message::Welcome(Welcome {
-        client: number,
-        mac: [2, 0, 0, 0, 0, number],
-        vlan,
-        mtu_bytes: 1500,
-        receive: SHAPE,
-        transmit: SHAPE,
-        addresses: vec![address.parse().unwrap()],
-    });
-    assert!(socket.send(&welcome.emit(), &fds).unwrap());
-    let place = Place {
-        _socket: socket,
-        sender: BareSender::map(&spec, down.sender_fds().unwrap()).unwrap(),
-        receiver: BareReceiver::map(&spec, up.receiver_fds().unwrap()).unwrap(),
-        free: (0..FRAMES).collect(),
-    };
-    (connecting.join().unwrap().unwrap(), place)
-}
-
-impl Place {
-    /// Takes what the client sent.
-    fn taken(&mut self) -> Vec<Vec<u8>> {
-        let mut frames = Vec::new();
-        while let Some(frame) = self.receiver.next().unwrap() {
-            frames.push(self.receiver.view(&frame).unwrap().to_vec());
-            self.receiver.free(frame.frame);
-        }
-        self.receiver.publish();
-        frames
-    }
-
-    /// Gives the client a frame.
-    fn give(&mut self, bytes: &[u8]) {
-        let free = &mut self.free;
-        self.sender
-            .reclaim(|frame| free.push(frame as u32))
-            .unwrap();
-        let frame = free.pop().unwrap();
-        self.sender.send(frame, bytes, 0).unwrap();
-        self.sender.publish();
-    }
-}
 
 /// A station: a client under a stack.
 struct Station {
@@ -112,7 +26,7 @@ struct Station {
 
 impl Station {
     fn new(number: u8, vlan: Option<u16>, address: &str) -> Self {
-        let (client, place) = place(number, vlan, address);
+        let (client, place) = place(number, vlan, &[address]);
         let mut device = IpDevice::new(client);
         let interface = device.interface([24, 64], 7, Instant::ZERO);
         Self {

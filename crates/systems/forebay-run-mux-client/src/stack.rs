@@ -1,17 +1,13 @@
-//! An IP stack over the client library: one socket of UDP for the workload, and connections of TCP that send back what comes.
+//! The workload over a stack: one socket of UDP for it, and connections of TCP that send back what comes.
 //!
-//! The socket of UDP is emptied after each frame, so that none finds it full, and has room for one datagram to be sent: whether that went is seen by the
-//! frames that the device handed over. A datagram whose receiver nobody knows holds up those behind it, for [`PATIENCE_NS`] at most.
+//! The stack takes one datagram at a time, and tells what became of it. A datagram whose receiver nobody knows holds up those behind it, for
+//! [`PATIENCE_NS`](forebay_client::ip::PATIENCE_NS) at most.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
-use forebay_client::ip::IpDevice;
-use forebay_client::ip::smoltcp::iface::{
-    Interface, PollIngressSingleResult, PollResult, SocketHandle, SocketSet,
-};
-use forebay_client::ip::smoltcp::socket::{tcp, udp};
-use forebay_client::ip::smoltcp::time::Instant;
+use forebay_client::ip::smoltcp::iface::SocketHandle;
+use forebay_client::ip::smoltcp::socket::tcp;
+use forebay_client::ip::{Ends as IpEnds, Fate, IpDevice, Network, PortId, Stack as IpStack};
 use forebay_client::{Client, ClientError};
 use forebay_sys::clock::monotonic_ns;
 
@@ -20,47 +16,19 @@ use crate::workload::{Ends, Kind, Workload};
 
 /// Frames of one turn each way: then the other side is told.
 const BATCH: usize = 256;
-/// Longest that a receiver's Ethernet address is asked for. The stack asks once a second.
-const PATIENCE_NS: u64 = 3_000_000_000;
 /// Connections of TCP at a time.
 const CONNECTIONS: usize = 16;
 /// Bytes that wait in each direction of a connection.
 const STREAM_BYTES: usize = 64 << 10;
-/// Longest payload of a datagram.
-const DATAGRAM_BYTES: usize = 65_535;
-/// Datagrams that one frame can leave in the socket, with room to see that it is one.
-const RECEIVE_SLOTS: usize = 4;
-
-/// The datagram that the stack has.
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    to: IpAddr,
-    bytes: usize,
-    since_ns: u64,
-}
 
 /// A stack at its place.
 pub(crate) struct Stack {
-    device: IpDevice,
-    interface: Interface,
-    sockets: SocketSet<'static>,
-    udp: SocketHandle,
+    stack: IpStack,
+    /// None: a port of 0, which is refused before.
+    udp: Option<PortId>,
     tcp: Vec<SocketHandle>,
     port: u16,
-    slot: Option<Slot>,
     chunk: Vec<u8>,
-}
-
-fn instant(now_ns: u64) -> Instant {
-    Instant::from_micros((now_ns / 1000) as i64)
-}
-
-fn udp_socket() -> udp::Socket<'static> {
-    let buffer = |slots: usize| {
-        let empty = vec![udp::PacketMetadata::EMPTY; slots];
-        udp::PacketBuffer::new(empty, vec![0; slots * DATAGRAM_BYTES])
-    };
-    udp::Socket::new(buffer(RECEIVE_SLOTS), buffer(1))
 }
 
 fn tcp_socket() -> tcp::Socket<'static> {
@@ -74,43 +42,32 @@ impl Stack {
     /// Listens at a port, 1 to 65,535, of all addresses of the client; over TCP for the echo alone.
     pub(crate) fn open(client: Client, port: u16, prefixes: [u8; 2], kind: Kind) -> Self {
         let now_ns = monotonic_ns();
-        let mut device = IpDevice::new(client);
         // The first numbers of connections must differ from those of the run before.
         let seed = now_ns ^ (u64::from(std::process::id()) << 32);
-        let interface = device.interface(prefixes, seed, instant(now_ns));
-        let mut sockets = SocketSet::new(Vec::new());
-        let udp = sockets.add(udp_socket());
-        let connections = if kind == Kind::Echo { CONNECTIONS } else { 0 };
-        let tcp = (0..connections).map(|_| sockets.add(tcp_socket()));
-        let mut stack = Self {
-            tcp: tcp.collect(),
-            device,
-            interface,
-            sockets,
-            udp,
-            port,
-            slot: None,
-            chunk: Vec::new(),
+        let [prefix_v4, prefix_v6] = prefixes;
+        let network = Network {
+            prefix_v4: prefix_v4.min(32),
+            prefix_v6: prefix_v6.min(128),
+            ..Network::default()
         };
-        stack.bind();
-        stack
-    }
-
-    /// Binds the socket of UDP, which is closed.
-    fn bind(&mut self) {
-        // Refused are a port of 0 and a socket that is bound.
-        let _ = self
-            .sockets
-            .get_mut::<udp::Socket<'_>>(self.udp)
-            .bind(self.port);
+        let mut stack = IpStack::open(client, &network, seed, now_ns);
+        let connections = if kind == Kind::Echo { CONNECTIONS } else { 0 };
+        let tcp = (0..connections).map(|_| stack.add_tcp(tcp_socket()));
+        Self {
+            tcp: tcp.collect(),
+            udp: stack.bind(port),
+            stack,
+            port,
+            chunk: Vec::new(),
+        }
     }
 
     pub(crate) const fn device(&self) -> &IpDevice {
-        &self.device
+        self.stack.device()
     }
 
     pub(crate) const fn client_mut(&mut self) -> &mut Client {
-        self.device.client_mut()
+        self.stack.client_mut()
     }
 
     /// Receives and sends what there is, a batch at most; whether there was something.
@@ -126,37 +83,22 @@ impl Stack {
             self.serve(self.tcp[at], tcp);
         }
         let has_gone = self.send(now_ns, workload, send);
-        self.device.check()?;
+        self.stack.check()?;
         Ok(has_come || has_gone)
     }
 
     fn receive(&mut self, now_ns: u64, workload: &mut Workload) -> bool {
-        let now = instant(now_ns);
-        for frame in 0..BATCH {
-            let came = self
-                .interface
-                .poll_ingress_single(now, &mut self.device, &mut self.sockets);
-            if came == PollIngressSingleResult::None {
-                return frame > 0;
-            }
-            let socket = self.sockets.get_mut::<udp::Socket<'_>>(self.udp);
-            while let Ok((payload, from)) = socket.recv() {
-                let Some(local) = from.local_address else {
-                    continue;
-                };
-                let ends = Ends {
-                    remote: from.endpoint.into(),
-                    local: local.into(),
-                };
-                workload.handle_datagram(ends, payload);
-            }
-        }
-        true
+        let frames = self.stack.receive(now_ns, BATCH, |_, ends, payload| {
+            let Some(local) = ends.local else { return };
+            let remote = ends.remote;
+            workload.handle_datagram(Ends { remote, local }, payload);
+        });
+        frames > 0
     }
 
     /// Sends back what came on a connection, as much as finds room.
     fn serve(&mut self, handle: SocketHandle, counts: &mut TcpCounts) {
-        let socket = self.sockets.get_mut::<tcp::Socket<'_>>(handle);
+        let (socket, _) = self.stack.tcp(handle);
         if !socket.is_open() {
             let _ = socket.listen(self.port);
         }
@@ -186,92 +128,58 @@ impl Stack {
         let mut sent = 0;
         while sent < BATCH {
             self.fill(now_ns, workload);
-            let before = self.device.counts().datagrams_sent;
-            let now = instant(now_ns);
-            let polled = self
-                .interface
-                .poll_egress(now, &mut self.device, &mut self.sockets);
-            let Some(slot) = self.slot else {
-                // Connections of TCP send a segment each at a time.
-                if polled == PollResult::None {
-                    break;
+            let mut has_ended = false;
+            let has_gone = self.stack.egress(now_ns, |_, datagram, fate| {
+                has_ended = true;
+                match fate {
+                    Fate::Sent => {}
+                    Fate::NoWay => counts.dropped[SendDrop::NoWay].add(1, datagram.bytes),
+                    Fate::Unresolved => {
+                        let lost = &mut counts.dropped[SendDrop::Unresolved];
+                        lost.add(1, datagram.bytes);
+                        *lost += workload.forget(Some(datagram.to));
+                    }
                 }
-                sent += 1;
-                continue;
-            };
-            if self.queued() > 0 {
-                self.give_up(slot, now_ns, workload, counts);
+            });
+            let is_stuck = self.held().packets > 0;
+            // Connections of TCP send a segment each at a time.
+            if is_stuck || !(has_ended || has_gone) {
                 break;
             }
-            self.slot = None;
             sent += 1;
-            if self.device.counts().datagrams_sent == before {
-                counts.dropped[SendDrop::NoWay].add(1, slot.bytes);
-            }
         }
         sent > 0
     }
 
-    /// Datagrams in the stack's hand: none or one.
-    fn queued(&self) -> usize {
-        let socket = self.sockets.get::<udp::Socket<'_>>(self.udp);
-        usize::from(!socket.can_send())
-    }
-
     /// Hands the next datagram that is due to the stack, if that has none.
     fn fill(&mut self, now_ns: u64, workload: &mut Workload) {
-        if self.slot.is_some() {
+        let Some(port) = self.udp.filter(|port| self.stack.is_free(*port)) else {
             return;
-        }
+        };
         let Some((to, payload)) = workload.next_due() else {
             return;
         };
-        let mut meta = udp::UdpMetadata::from(to.remote);
-        meta.local_address = Some(to.local.into());
-        let bytes = payload.len();
-        let socket = self.sockets.get_mut::<udp::Socket<'_>>(self.udp);
-        // A datagram to port 0, say, is not taken: it is found neither in the socket nor sent.
-        let _ = socket.send_slice(payload, meta);
-        self.slot = Some(Slot {
-            to: to.remote.ip(),
-            bytes,
-            since_ns: now_ns,
-        });
+        let ends = IpEnds {
+            remote: to.remote,
+            local: Some(to.local),
+        };
+        self.stack.put(port, ends, payload, now_ns);
         workload.advance();
-    }
-
-    /// Forgets a datagram whose receiver was asked for in vain, and all that is due to the same one.
-    fn give_up(
-        &mut self,
-        slot: Slot,
-        now_ns: u64,
-        workload: &mut Workload,
-        counts: &mut SendCounts,
-    ) {
-        let is_ready = self.device.client_mut().is_ready().unwrap_or(false);
-        if !is_ready || now_ns - slot.since_ns < PATIENCE_NS {
-            return;
-        }
-        let lost = &mut counts.dropped[SendDrop::Unresolved];
-        lost.add(1, slot.bytes);
-        *lost += workload.forget(Some(slot.to));
-        self.slot = None;
-        self.sockets.get_mut::<udp::Socket<'_>>(self.udp).close();
-        self.bind();
     }
 
     /// Datagrams that the stack has.
     pub(crate) fn held(&self) -> Amount {
         let mut held = Amount::default();
-        if let Some(slot) = self.slot {
-            held.add(self.queued() as u64, slot.bytes);
+        let waiting = self.udp.and_then(|port| self.stack.waiting(port));
+        if let Some(datagram) = waiting {
+            held.add(1, datagram.bytes);
         }
         held
     }
 
     /// Datagrams that were handed to the multiplexer.
     pub(crate) const fn sent(&self) -> Amount {
-        let counts = self.device.counts();
+        let counts = self.device().counts();
         Amount {
             packets: counts.datagrams_sent,
             bytes: counts.datagrams_sent_bytes,
@@ -280,13 +188,6 @@ impl Stack {
 
     /// How long the stack has nothing to do by itself, at most `most`.
     pub(crate) fn patience(&mut self, now_ns: u64, most: Duration) -> Duration {
-        // Without a buffer it is the multiplexer's turn, which ends the sleep.
-        if !self.device.client_mut().is_ready().unwrap_or(false) {
-            return most;
-        }
-        let delay = self.interface.poll_delay(instant(now_ns), &self.sockets);
-        delay.map_or(most, |delay| {
-            Duration::from_micros(delay.total_micros()).min(most)
-        })
+        self.stack.patience(now_ns, most)
     }
 }

@@ -1,0 +1,478 @@
+//! A client with sockets: what the libraries for C and Python give.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use forebay_sys::clock::monotonic_ns;
+
+use super::counts::Datagrams;
+use super::{Ends, Fate, IpError, IpTotals, Network, PortId, Stack, UdpCounts};
+use crate::{Client, ClientError};
+
+/// Most sockets of a client.
+const SOCKETS_MAX: usize = 64;
+/// Most datagrams of a queue.
+const QUEUE_MAX: usize = 65_536;
+/// Ports for who asks for none.
+const PORTS_OWN: core::ops::RangeInclusive<u16> = 49_152..=65_535;
+/// Frames of one turn each way: then the other side is told.
+const BATCH: usize = 256;
+
+/// A socket, by a number that no other one of the client has had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SocketId(pub u32);
+
+/// How many datagrams a socket of UDP keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UdpLimits {
+    /// Most that wait for the program, 1 to 65,536: what comes then is dropped, and counted.
+    pub unread_max: usize,
+    /// Most that wait to be sent, 1 to 65,536.
+    pub unsent_max: usize,
+}
+
+impl Default for UdpLimits {
+    fn default() -> Self {
+        Self {
+            unread_max: 1_024,
+            unsent_max: 256,
+        }
+    }
+}
+
+/// A datagram that came.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Datagram {
+    /// Who sent it.
+    pub from: SocketAddr,
+    /// To which address of the client.
+    pub to: Option<IpAddr>,
+    /// Its payload.
+    pub payload: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Udp {
+    port: PortId,
+    number: u16,
+    limits: UdpLimits,
+    unread: VecDeque<Datagram>,
+    unsent: VecDeque<(SocketAddr, Vec<u8>)>,
+    counts: UdpCounts,
+    /// Whether a datagram was refused since there was room last.
+    is_awaited: bool,
+}
+
+/// A client under a stack, with sockets of its own.
+///
+/// The stack works while it is called: what is due meanwhile is done by the next call. The multiplexer answers for the client's addresses all the time.
+#[derive(Debug)]
+pub struct IpClient {
+    stack: Stack,
+    udp: BTreeMap<SocketId, Udp>,
+    next: u32,
+    /// Of sockets that were closed.
+    closed: UdpCounts,
+}
+
+impl IpClient {
+    /// Whether such a client can have a stack in such a network.
+    ///
+    /// # Errors
+    /// It has no address, or a prefix is longer than an address.
+    pub fn check(client: &Client, network: &Network) -> Result<(), IpError> {
+        if client.welcome().addresses.is_empty() {
+            return Err(IpError::NoAddress);
+        }
+        for (version, found, most) in [(4, network.prefix_v4, 32), (6, network.prefix_v6, 128)] {
+            if found > most {
+                return Err(IpError::Prefix {
+                    version,
+                    found,
+                    most,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// With the addresses that the multiplexer gave.
+    ///
+    /// # Errors
+    /// As [`Self::check`]: the client is gone then.
+    pub fn open(client: Client, network: &Network) -> Result<Self, IpError> {
+        Self::check(&client, network)?;
+        let now_ns = monotonic_ns();
+        let seed = now_ns ^ (u64::from(std::process::id()) << 32);
+        Ok(Self {
+            stack: Stack::open(client, network, seed, now_ns),
+            udp: BTreeMap::new(),
+            next: 1,
+            closed: UdpCounts::default(),
+        })
+    }
+
+    /// The client.
+    #[must_use]
+    pub const fn client(&self) -> &Client {
+        self.stack.device().client()
+    }
+
+    /// The client, to flush it, say.
+    pub const fn client_mut(&mut self) -> &mut Client {
+        self.stack.client_mut()
+    }
+
+    /// What all sockets have counted so far.
+    #[must_use]
+    pub fn counts(&self) -> IpTotals {
+        let mut udp = self.closed;
+        self.udp.values().for_each(|socket| udp += self.now(socket));
+        IpTotals {
+            udp,
+            unclaimed: self.stack.unclaimed(),
+            device: self.stack.device().counts(),
+        }
+    }
+
+    /// What a socket of UDP has counted so far.
+    ///
+    /// # Errors
+    /// There is no such socket.
+    pub fn udp_counts(&self, id: SocketId) -> Result<UdpCounts, IpError> {
+        let socket = self.udp.get(&id).ok_or_else(|| no_udp(id))?;
+        Ok(self.now(socket))
+    }
+
+    /// With what waits now.
+    fn now(&self, socket: &Udp) -> UdpCounts {
+        let mut counts = socket.counts;
+        for datagram in &socket.unread {
+            counts.unread.add(datagram.payload.len());
+        }
+        counts.unsent = self.unsent(socket);
+        counts
+    }
+
+    fn unsent(&self, socket: &Udp) -> Datagrams {
+        let mut unsent = Datagrams::default();
+        let queued = socket.unsent.iter().map(|(_, payload)| payload.len());
+        let waiting = self.stack.waiting(socket.port).map(|one| one.bytes);
+        queued.chain(waiting).for_each(|bytes| unsent.add(bytes));
+        unsent
+    }
+
+    /// A socket of UDP at a port of all addresses of the client; 0: at one that is free, from 49,152.
+    ///
+    /// # Errors
+    /// The port is taken, or there are too many sockets, or a queue is none.
+    pub fn udp(&mut self, port: u16, limits: UdpLimits) -> Result<SocketId, IpError> {
+        for found in [limits.unread_max, limits.unsent_max] {
+            if !(1..=QUEUE_MAX).contains(&found) {
+                let most = QUEUE_MAX;
+                return Err(IpError::Queue { found, most });
+            }
+        }
+        if self.udp.len() >= SOCKETS_MAX {
+            return Err(IpError::TooMany { most: SOCKETS_MAX });
+        }
+        let number = match port {
+            0 => PORTS_OWN
+                .into_iter()
+                .find(|port| !self.stack.is_bound(*port)),
+            port => Some(port),
+        };
+        let number = number.unwrap_or_default();
+        let bound = self.stack.bind(number);
+        let port = bound.ok_or(IpError::PortTaken { port: number })?;
+        let id = SocketId(self.next);
+        self.next += 1;
+        let socket = Udp {
+            port,
+            number,
+            limits,
+            unread: VecDeque::new(),
+            unsent: VecDeque::new(),
+            counts: UdpCounts::default(),
+            is_awaited: false,
+        };
+        self.udp.insert(id, socket);
+        Ok(id)
+    }
+
+    /// The port of a socket.
+    ///
+    /// # Errors
+    /// There is no such socket.
+    pub fn port(&self, id: SocketId) -> Result<u16, IpError> {
+        let socket = self.udp.get(&id).ok_or_else(|| no_udp(id))?;
+        Ok(socket.number)
+    }
+
+    /// Closes a socket; what it has counted, with what waited for the program or to be sent.
+    ///
+    /// # Errors
+    /// There is no such socket.
+    pub fn close(&mut self, id: SocketId) -> Result<UdpCounts, IpError> {
+        let mut counts = self.udp_counts(id)?;
+        counts.closed_unread = std::mem::take(&mut counts.unread);
+        counts.closed_unsent = std::mem::take(&mut counts.unsent);
+        if let Some(socket) = self.udp.remove(&id) {
+            self.stack.unbind(socket.port);
+        }
+        self.closed += counts;
+        Ok(counts)
+    }
+
+    /// Hands a datagram over, which goes at once if it can, and is shown to the multiplexer with the next flush or wait.
+    ///
+    /// # Errors
+    /// It cannot go there, it is too long, as many wait as the socket keeps, or the multiplexer is gone.
+    pub fn send_to(&mut self, id: SocketId, to: SocketAddr, payload: &[u8]) -> Result<(), IpError> {
+        let most = self.stack.datagram_bytes_max(to.ip());
+        let has_way = self.stack.has_way(to.ip());
+        let socket = self.udp.get(&id).ok_or_else(|| no_udp(id))?;
+        if to.port() == 0 {
+            return Err(IpError::NoPort { to: to.ip() });
+        }
+        if !has_way {
+            return Err(IpError::NoWay { to: to.ip() });
+        }
+        let found = payload.len();
+        if found > most {
+            let to = to.ip();
+            return Err(IpError::Length { found, most, to });
+        }
+        // What was sent before goes first, and may leave room.
+        if !self.stack.is_free(socket.port) {
+            self.send(monotonic_ns())?;
+        }
+        let waiting = |socket: &Udp| usize::from(!self.stack.is_free(socket.port));
+        let Some(socket) = self.udp.get_mut(&id) else {
+            return Err(no_udp(id));
+        };
+        if socket.unsent.len() + waiting(socket) >= socket.limits.unsent_max {
+            socket.counts.refused_full += 1;
+            socket.is_awaited = true;
+            let most = socket.limits.unsent_max;
+            return Err(IpError::Full { most });
+        }
+        socket.counts.asked.add(found);
+        let ends = Ends {
+            remote: to,
+            local: None,
+        };
+        let now_ns = monotonic_ns();
+        let is_first = socket.unsent.is_empty();
+        if !(is_first && self.stack.put(socket.port, ends, payload, now_ns)) {
+            socket.unsent.push_back((to, payload.to_vec()));
+            return Ok(());
+        }
+        Ok(self.send(now_ns).map(drop)?)
+    }
+
+    /// The next datagram that waits for the program.
+    ///
+    /// # Errors
+    /// There is no such socket.
+    pub fn take(&mut self, id: SocketId) -> Result<Option<Datagram>, IpError> {
+        let socket = self.udp.get_mut(&id).ok_or_else(|| no_udp(id))?;
+        let taken = socket.unread.pop_front();
+        if let Some(datagram) = &taken {
+            socket.counts.taken.add(datagram.payload.len());
+        }
+        Ok(taken)
+    }
+
+    /// Bytes of the payload of the next datagram that waits for the program.
+    ///
+    /// # Errors
+    /// There is no such socket.
+    pub fn next_bytes(&self, id: SocketId) -> Result<Option<usize>, IpError> {
+        let socket = self.udp.get(&id).ok_or_else(|| no_udp(id))?;
+        Ok(socket.unread.front().map(|one| one.payload.len()))
+    }
+
+    /// Whether the socket keeps one datagram more to be sent.
+    ///
+    /// # Errors
+    /// There is no such socket.
+    pub fn has_room(&self, id: SocketId) -> Result<bool, IpError> {
+        let socket = self.udp.get(&id).ok_or_else(|| no_udp(id))?;
+        Ok(self.is_roomy(socket))
+    }
+
+    fn is_roomy(&self, socket: &Udp) -> bool {
+        let waiting = usize::from(!self.stack.is_free(socket.port));
+        socket.unsent.len() + waiting < socket.limits.unsent_max
+    }
+
+    /// Whether there is something for the program: a datagram, or room in a socket that had none.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        let mut all = self.udp.values();
+        all.any(|socket| !socket.unread.is_empty() || (socket.is_awaited && self.is_roomy(socket)))
+    }
+
+    /// Receives and sends what there is, a batch at most; whether there was something.
+    ///
+    /// # Errors
+    /// The multiplexer is gone, or its memory has what an honest one does not write.
+    pub fn turn(&mut self) -> Result<bool, ClientError> {
+        let now_ns = monotonic_ns();
+        let udp = &mut self.udp;
+        let frames = self.stack.receive(now_ns, BATCH, |port, ends, payload| {
+            let Some(socket) = udp.values_mut().find(|socket| socket.port == port) else {
+                return;
+            };
+            socket.counts.received.add(payload.len());
+            if socket.unread.len() >= socket.limits.unread_max {
+                socket.counts.queue_full.add(payload.len());
+                return;
+            }
+            socket.unread.push_back(Datagram {
+                from: ends.remote,
+                to: ends.local,
+                payload: payload.to_vec(),
+            });
+        });
+        let has_sent = self.send(now_ns)?;
+        Ok(frames > 0 || has_sent)
+    }
+
+    /// Sends what waits, as long as it goes; whether something went.
+    fn send(&mut self, now_ns: u64) -> Result<bool, ClientError> {
+        let mut has_sent = false;
+        for _ in 0..BATCH {
+            for socket in self.udp.values_mut() {
+                if !self.stack.is_free(socket.port) {
+                    continue;
+                }
+                let Some((remote, payload)) = socket.unsent.pop_front() else {
+                    continue;
+                };
+                let local = None;
+                let ends = Ends { remote, local };
+                self.stack.put(socket.port, ends, &payload, now_ns);
+            }
+            let (udp, mut has_ended) = (&mut self.udp, false);
+            let has_gone = self.stack.egress(now_ns, |port, waiting, fate| {
+                has_ended = true;
+                let Some(socket) = udp.values_mut().find(|socket| socket.port == port) else {
+                    return;
+                };
+                match fate {
+                    Fate::Sent => socket.counts.sent.add(waiting.bytes),
+                    Fate::NoWay => socket.counts.no_way.add(waiting.bytes),
+                    Fate::Unresolved => {
+                        socket.counts.unresolved.add(waiting.bytes);
+                        forget(socket, waiting.to);
+                    }
+                }
+            });
+            has_sent |= has_gone || has_ended;
+            if !(has_gone || has_ended) {
+                break;
+            }
+        }
+        self.stack.check()?;
+        Ok(has_sent)
+    }
+
+    /// Takes turns, and sleeps, until there is something for the program, or that time has come; whether there is something. It may end before, with nothing:
+    /// then a turn was taken, or a signal was handled.
+    ///
+    /// # Errors
+    /// The multiplexer is gone, behind all that it gave; or its memory has what an honest one does not write.
+    pub fn wait(&mut self, until: Instant) -> Result<bool, ClientError> {
+        let mut worked = self.turn()?;
+        while !self.is_ready() && Instant::now() < until {
+            if worked {
+                self.client_mut().flush();
+            } else {
+                let left = until.saturating_duration_since(Instant::now());
+                let most = self.stack.patience(monotonic_ns(), left);
+                self.client_mut().wait(Instant::now() + most)?;
+            }
+            worked = self.turn()?;
+        }
+        self.client_mut().flush();
+        Ok(self.tell())
+    }
+
+    /// One slice of a wait for a socket: a turn, and a sleep until something has come, if the turn found nothing.
+    ///
+    /// # Errors
+    /// As [`Self::wait`].
+    pub fn step(&mut self, until: Instant) -> Result<(), ClientError> {
+        if self.turn()? {
+            self.client_mut().flush();
+            return Ok(());
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        let most = self.stack.patience(monotonic_ns(), left);
+        self.client_mut().wait(Instant::now() + most)?;
+        self.turn()?;
+        self.client_mut().flush();
+        Ok(())
+    }
+
+    /// Takes a turn, and asks to be woken, for a program that waits for more than this client: none if there is something for the program already. Else the
+    /// longest that it may sleep, at most `most`, unless the descriptor ([`AsFd`]) becomes readable; call [`Self::wait`] behind that, with a time that has come.
+    ///
+    /// # Errors
+    /// As [`Self::wait`].
+    pub fn arm(&mut self, most: Duration) -> Result<Option<Duration>, ClientError> {
+        loop {
+            let worked = self.turn()?;
+            if self.tell() {
+                self.client_mut().flush();
+                return Ok(None);
+            }
+            if worked {
+                continue;
+            }
+            let most = self.stack.patience(monotonic_ns(), most);
+            if self.client_mut().arm()?.is_none() {
+                return Ok(Some(most));
+            }
+        }
+    }
+
+    /// Whether there is something for the program, to which room that it waited for is told once.
+    fn tell(&mut self) -> bool {
+        let (is_ready, stack) = (self.is_ready(), &self.stack);
+        for socket in self.udp.values_mut() {
+            let waiting = usize::from(!stack.is_free(socket.port));
+            socket.is_awaited &= socket.unsent.len() + waiting >= socket.limits.unsent_max;
+        }
+        is_ready
+    }
+}
+
+impl AsFd for IpClient {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.client().as_fd()
+    }
+}
+
+fn no_udp(id: SocketId) -> IpError {
+    IpError::NoSocket {
+        number: id.0,
+        kind: "socket of UDP",
+    }
+}
+
+/// Gives up all that waits for the same receiver.
+fn forget(socket: &mut Udp, to: IpAddr) {
+    let counts = &mut socket.counts;
+    socket.unsent.retain(|(remote, payload)| {
+        let is_lost = remote.ip() == to;
+        if is_lost {
+            counts.unresolved.add(payload.len());
+        }
+        !is_lost
+    });
+}

@@ -1,0 +1,379 @@
+//! An IP stack at its place: device, interface and sockets, and the turns that they take. What programs, the libraries for C and Python and
+//! `forebay mux client` have of a stack is done here.
+//!
+//! A socket of UDP is emptied after each frame, so that none finds it full, and has room for one datagram to be sent: so it is known of each datagram whether it went.
+//! One whose receiver nobody knows holds up those of its port behind it, for [`PATIENCE_NS`] at most.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use smoltcp::iface::{Interface, PollIngressSingleResult, PollResult, SocketHandle, SocketSet};
+use smoltcp::phy::Device;
+use smoltcp::socket::{tcp, udp};
+use smoltcp::time::Instant;
+
+use super::IpDevice;
+use crate::{Client, ClientError};
+
+/// Longest that a receiver's Ethernet address is asked for, ns. The stack asks once a second.
+pub const PATIENCE_NS: u64 = 3_000_000_000;
+/// Datagrams that one frame can leave in a socket, with room to see that it is one.
+const RECEIVE_SLOTS: usize = 4;
+
+/// The network in which the addresses of a client are: the multiplexer says the addresses alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    /// Bits of an address of version 4 that name the network, 0 to 32.
+    pub prefix_v4: u8,
+    /// Bits of an address of version 6 that name the network, 0 to 128.
+    pub prefix_v6: u8,
+    /// The way to other networks of version 4; none: there is none.
+    pub gateway_v4: Option<Ipv4Addr>,
+    /// The way to other networks of version 6; none: there is none.
+    pub gateway_v6: Option<Ipv6Addr>,
+}
+
+impl Default for Network {
+    fn default() -> Self {
+        Self {
+            prefix_v4: 24,
+            prefix_v6: 64,
+            gateway_v4: None,
+            gateway_v6: None,
+        }
+    }
+}
+
+/// Both ends of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    /// The other station.
+    pub remote: SocketAddr,
+    /// The client's address; none: the stack chooses one.
+    pub local: Option<IpAddr>,
+}
+
+/// A port of UDP of a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortId(usize);
+
+/// A datagram that the stack has, and that has not gone.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting {
+    /// Its receiver.
+    pub to: IpAddr,
+    /// Bytes of its payload.
+    pub bytes: usize,
+    /// When its receiver was first looked for, ns; with no buffer for a frame it is not looked for.
+    since_ns: u64,
+}
+
+/// What became of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is in a frame that the multiplexer was handed.
+    Sent,
+    /// The stack did not send it: there is no way to its receiver, or it is longer than the link takes.
+    NoWay,
+    /// Nobody said which Ethernet address its receiver has, for [`PATIENCE_NS`].
+    Unresolved,
+}
+
+#[derive(Debug)]
+struct Port {
+    socket: SocketHandle,
+    number: u16,
+    waiting: Option<Waiting>,
+}
+
+/// A stack at its place.
+pub struct Stack {
+    device: IpDevice,
+    interface: Interface,
+    sockets: SocketSet<'static>,
+    ports: Vec<Option<Port>>,
+    unclaimed: u64,
+}
+
+impl fmt::Debug for Stack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Stack");
+        shown.field("device", &self.device);
+        shown.field("ports", &self.ports).finish_non_exhaustive()
+    }
+}
+
+fn instant(now_ns: u64) -> Instant {
+    Instant::from_micros((now_ns / 1000) as i64)
+}
+
+impl Stack {
+    /// Over this client. The time is that of all turns, ns, and never goes back; `seed` chooses the first numbers of connections, which must differ from those
+    /// of a run before.
+    #[must_use]
+    pub fn open(client: Client, network: &Network, seed: u64, now_ns: u64) -> Self {
+        let mut device = IpDevice::new(client);
+        device.sent_from = Some(Vec::new());
+        let prefixes = [network.prefix_v4, network.prefix_v6];
+        let mut interface = device.interface(prefixes, seed, instant(now_ns));
+        let routes = interface.routes_mut();
+        // There is room for one of each version.
+        if let Some(gateway) = network.gateway_v4 {
+            let _ = routes.add_default_ipv4_route(gateway);
+        }
+        if let Some(gateway) = network.gateway_v6 {
+            let _ = routes.add_default_ipv6_route(gateway);
+        }
+        Self {
+            device,
+            interface,
+            sockets: SocketSet::new(Vec::new()),
+            ports: Vec::new(),
+            unclaimed: 0,
+        }
+    }
+
+    /// The device, with what it has counted.
+    #[must_use]
+    pub const fn device(&self) -> &IpDevice {
+        &self.device
+    }
+
+    /// The client, to wait for it.
+    pub const fn client_mut(&mut self) -> &mut Client {
+        self.device.client_mut()
+    }
+
+    /// Datagrams that came and that no port took: it is not bound, or the stack refuses them, for their check sum, say.
+    #[must_use]
+    pub const fn unclaimed(&self) -> u64 {
+        self.unclaimed
+    }
+
+    /// What failed since this was last asked.
+    ///
+    /// # Errors
+    /// The daemon is gone, or its memory has what an honest one does not write.
+    pub fn check(&mut self) -> Result<(), ClientError> {
+        self.device.check()
+    }
+
+    /// Longest payload of a datagram to an address of that version, in bytes: there are no fragments.
+    #[must_use]
+    pub fn datagram_bytes_max(&self, to: IpAddr) -> usize {
+        let headers = if to.is_ipv4() { 20 + 8 } else { 40 + 8 };
+        let ethernet = crate::protocol::HEADER_BYTES;
+        let frame = self.device.capabilities().max_transmission_unit;
+        frame.saturating_sub(ethernet + headers)
+    }
+
+    /// Whether there is a way to this address: it is in a network of the client's, or a gateway leads there.
+    #[must_use]
+    pub fn has_way(&self, to: IpAddr) -> bool {
+        let (all, to_ip) = (self.interface.ip_addrs(), to.into());
+        let is_near = all.iter().any(|own| own.contains_addr(&to_ip));
+        let of_version = |own: &smoltcp::wire::IpCidr| match own.address() {
+            smoltcp::wire::IpAddress::Ipv4(_) => to.is_ipv4(),
+            smoltcp::wire::IpAddress::Ipv6(_) => to.is_ipv6(),
+        };
+        let routes = self.interface.routes();
+        let is_far = match to {
+            IpAddr::V4(to) => {
+                to.is_multicast() || to.is_broadcast() || routes.get_default_ipv4_route().is_some()
+            }
+            IpAddr::V6(to) => to.is_multicast() || routes.get_default_ipv6_route().is_some(),
+        };
+        !to.is_unspecified() && all.iter().any(of_version) && (is_near || is_far)
+    }
+
+    /// Binds a port of UDP, 1 to 65,535, of all addresses of the client; none: it is bound already.
+    pub fn bind(&mut self, number: u16) -> Option<PortId> {
+        if number == 0 || self.is_bound(number) {
+            return None;
+        }
+        let socket = self.sockets.add(self.udp_socket(number));
+        let port = Port {
+            socket,
+            number,
+            waiting: None,
+        };
+        let free = self.ports.iter().position(Option::is_none);
+        let at = free.unwrap_or(self.ports.len());
+        match self.ports.get_mut(at) {
+            Some(place) => *place = Some(port),
+            None => self.ports.push(Some(port)),
+        }
+        Some(PortId(at))
+    }
+
+    /// Whether a port of UDP is bound.
+    #[must_use]
+    pub fn is_bound(&self, number: u16) -> bool {
+        let mut bound = self.ports.iter().flatten();
+        bound.any(|port| port.number == number)
+    }
+
+    /// Frees a port; the datagram that it had and that did not go.
+    pub fn unbind(&mut self, port: PortId) -> Option<Waiting> {
+        let port = self.ports.get_mut(port.0)?.take()?;
+        self.sockets.remove(port.socket);
+        port.waiting
+    }
+
+    fn udp_socket(&self, number: u16) -> udp::Socket<'static> {
+        let most = self.device.client.welcome().receive.frame_bytes as usize;
+        let most = most.max(self.device.client.frame_bytes_max());
+        let buffer = |slots: usize| {
+            let empty = vec![udp::PacketMetadata::EMPTY; slots];
+            udp::PacketBuffer::new(empty, vec![0; slots * most])
+        };
+        let mut socket = udp::Socket::new(buffer(RECEIVE_SLOTS), buffer(1));
+        // Refused are a port of 0 and a socket that is bound.
+        let _ = socket.bind(number);
+        socket
+    }
+
+    /// Adds a socket of TCP.
+    pub fn add_tcp(&mut self, socket: tcp::Socket<'static>) -> SocketHandle {
+        self.sockets.add(socket)
+    }
+
+    /// A socket of TCP, and what it needs to connect.
+    pub fn tcp(&mut self, handle: SocketHandle) -> (&mut tcp::Socket<'static>, &mut Interface) {
+        (self.sockets.get_mut(handle), &mut self.interface)
+    }
+
+    /// Removes a socket of TCP.
+    pub fn remove_tcp(&mut self, handle: SocketHandle) {
+        self.sockets.remove(handle);
+    }
+
+    /// Receives so many frames at most, and gives the datagrams in them; how many frames came.
+    pub fn receive(
+        &mut self,
+        now_ns: u64,
+        frames_max: usize,
+        mut take: impl FnMut(PortId, Ends, &[u8]),
+    ) -> usize {
+        let now = instant(now_ns);
+        for frame in 0..frames_max {
+            let came = self
+                .interface
+                .poll_ingress_single(now, &mut self.device, &mut self.sockets);
+            if came == PollIngressSingleResult::None {
+                return frame;
+            }
+            let mut taken = 0;
+            for (at, port) in self.ports.iter().enumerate() {
+                let Some(port) = port else { continue };
+                let socket = self.sockets.get_mut::<udp::Socket<'_>>(port.socket);
+                while let Ok((payload, from)) = socket.recv() {
+                    let ends = Ends {
+                        remote: from.endpoint.into(),
+                        local: from.local_address.map(Into::into),
+                    };
+                    take(PortId(at), ends, payload);
+                    taken += 1;
+                }
+            }
+            self.unclaimed += u64::from(taken == 0 && self.device.brought_datagram);
+        }
+        frames_max
+    }
+
+    /// Whether the port takes a datagram to be sent: it has none that waits.
+    #[must_use]
+    pub fn is_free(&self, port: PortId) -> bool {
+        self.waiting(port).is_none()
+    }
+
+    /// The datagram that a port has and that has not gone.
+    #[must_use]
+    pub fn waiting(&self, port: PortId) -> Option<Waiting> {
+        self.ports.get(port.0)?.as_ref()?.waiting
+    }
+
+    /// Puts a datagram into a port that is free: what becomes of it is told by [`Self::egress`]. False: the port is not free.
+    pub fn put(&mut self, port: PortId, ends: Ends, payload: &[u8], now_ns: u64) -> bool {
+        let Some(Some(port)) = self.ports.get_mut(port.0) else {
+            return false;
+        };
+        if port.waiting.is_some() {
+            return false;
+        }
+        let mut meta = udp::UdpMetadata::from(ends.remote);
+        meta.local_address = ends.local.map(Into::into);
+        let socket = self.sockets.get_mut::<udp::Socket<'_>>(port.socket);
+        // A datagram to port 0, say, is not taken: it is found neither in the socket nor sent.
+        let _ = socket.send_slice(payload, meta);
+        port.waiting = Some(Waiting {
+            to: ends.remote.ip(),
+            bytes: payload.len(),
+            since_ns: now_ns,
+        });
+        true
+    }
+
+    /// Sends what sockets have, one packet of each at most, and tells what became of datagrams; whether a socket sent something.
+    pub fn egress(&mut self, now_ns: u64, mut tell: impl FnMut(PortId, Waiting, Fate)) -> bool {
+        if let Some(ports) = &mut self.device.sent_from {
+            ports.clear();
+        }
+        let now = instant(now_ns);
+        let polled = self
+            .interface
+            .poll_egress(now, &mut self.device, &mut self.sockets);
+        for at in 0..self.ports.len() {
+            if let Some((waiting, fate)) = self.fate(at, now_ns) {
+                tell(PortId(at), waiting, fate);
+            }
+        }
+        polled != PollResult::None
+    }
+
+    /// What became of the datagram of a port, if that is known.
+    fn fate(&mut self, at: usize, now_ns: u64) -> Option<(Waiting, Fate)> {
+        let port = self.ports.get_mut(at)?.as_mut()?;
+        let waiting = port.waiting?;
+        let socket = self.sockets.get::<udp::Socket<'_>>(port.socket);
+        if socket.can_send() {
+            port.waiting = None;
+            let sent_from = self.device.sent_from.as_deref().unwrap_or_default();
+            let has_gone = sent_from.contains(&port.number);
+            let fate = if has_gone { Fate::Sent } else { Fate::NoWay };
+            return Some((waiting, fate));
+        }
+        // Without a buffer for a frame nobody was asked.
+        if !self.device.client.is_ready().unwrap_or(false) {
+            port.waiting.as_mut()?.since_ns = now_ns;
+            return None;
+        }
+        if now_ns - waiting.since_ns < PATIENCE_NS {
+            return None;
+        }
+        port.waiting = None;
+        let (number, old) = (port.number, port.socket);
+        // One of its own remembers for whom it waited.
+        self.sockets.remove(old);
+        let new = self.sockets.add(self.udp_socket(number));
+        self.ports.get_mut(at)?.as_mut()?.socket = new;
+        Some((waiting, Fate::Unresolved))
+    }
+
+    /// How long the stack has nothing to do by itself, at most `most`.
+    pub fn patience(&mut self, now_ns: u64, most: Duration) -> Duration {
+        // Without a buffer it is the multiplexer's turn, which ends the sleep.
+        if !self.device.client.is_ready().unwrap_or(false) {
+            return most;
+        }
+        let delay = self.interface.poll_delay(instant(now_ns), &self.sockets);
+        let delay = delay.map_or(most, |delay| Duration::from_micros(delay.total_micros()));
+        let waiting = self.ports.iter().flatten();
+        let until = waiting.filter_map(|port| Some(port.waiting?.since_ns + PATIENCE_NS));
+        let until = until.min().map_or(most, |until| {
+            Duration::from_nanos(until.saturating_sub(now_ns))
+        });
+        most.min(delay).min(until)
+    }
+}

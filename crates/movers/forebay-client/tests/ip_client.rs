@@ -1,0 +1,335 @@
+//! Sockets over a stack: two clients in one process, with a daemon between that carries frames. The stack's time is the test's own where it matters.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod place;
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use forebay_client::ip::{
+    Datagrams, Ends, Fate, IpClient, IpError, IpTotals, Network, PATIENCE_NS, Stack, UdpLimits,
+};
+use place::{FRAMES, Place, place};
+
+const PORT: u16 = 9500;
+
+fn to(address: &str, port: u16) -> SocketAddr {
+    SocketAddr::new(address.parse().unwrap(), port)
+}
+
+fn some(items: u64, bytes: u64) -> Datagrams {
+    Datagrams { items, bytes }
+}
+
+/// A client with sockets, and its place.
+struct Station {
+    ip: IpClient,
+    place: Place,
+}
+
+impl Station {
+    fn new(number: u8, vlan: Option<u16>) -> Self {
+        let v4 = format!("10.0.0.{number}");
+        let v6 = format!("fd00::{number}");
+        let (client, place) = place(number, vlan, &[&v4, &v6]);
+        let ip = IpClient::open(client, &Network::default()).unwrap();
+        Self { ip, place }
+    }
+
+    /// A turn, and what was sent.
+    fn turn(&mut self) -> Vec<Vec<u8>> {
+        self.ip.turn().unwrap();
+        self.ip.client_mut().flush();
+        self.place.taken()
+    }
+}
+
+/// Carries frames both ways until none goes.
+fn carry(a: &mut Station, b: &mut Station) {
+    loop {
+        let (from_a, from_b) = (a.turn(), b.turn());
+        if from_a.is_empty() && from_b.is_empty() {
+            break;
+        }
+        from_a.iter().for_each(|frame| b.place.give(frame));
+        from_b.iter().for_each(|frame| a.place.give(frame));
+    }
+}
+
+/// Both equations, and what two parties counted of what was sent.
+#[track_caller]
+fn assert_closed(totals: &IpTotals) {
+    let of = totals.udp;
+    let sum = |terms: &[Datagrams]| {
+        let mut sum = Datagrams::default();
+        terms.iter().for_each(|term| sum += *term);
+        sum
+    };
+    let ends = [of.taken, of.queue_full, of.unread, of.closed_unread];
+    assert_eq!(of.received, sum(&ends), "{of:?}");
+    let lost = [of.unresolved, of.no_way, of.unsent, of.closed_unsent];
+    assert_eq!(of.asked, sum(&[&lost[..], &[of.sent]].concat()), "{of:?}");
+    let (items, bytes) = (
+        totals.device.datagrams_sent,
+        totals.device.datagrams_sent_bytes,
+    );
+    assert_eq!(of.sent, some(items, bytes));
+}
+
+#[test]
+fn datagrams_go_there_and_back_with_their_senders_by_both_versions_and_in_a_vlan() {
+    for vlan in [None, Some(7)] {
+        let (mut a, mut b) = (Station::new(1, vlan), Station::new(2, vlan));
+        let of_b = b.ip.udp(PORT, UdpLimits::default()).unwrap();
+        let of_a = a.ip.udp(0, UdpLimits::default()).unwrap();
+        let own = a.ip.port(of_a).unwrap();
+        assert!(own >= 49_152);
+        for (there, here) in [("10.0.0.2", "10.0.0.1"), ("fd00::2", "fd00::1")] {
+            // More than there are buffers, before the neighbour is known.
+            for number in 0..3 * FRAMES as u8 {
+                let payload = vec![number; 100 + usize::from(number)];
+                a.ip.send_to(of_a, to(there, PORT), &payload).unwrap();
+            }
+            // The stack asks for one neighbour in a second.
+            let until = Instant::now() + Duration::from_secs(60);
+            while a.ip.counts().udp.unsent.items > 0 {
+                assert!(Instant::now() < until, "{:?}", a.ip.counts());
+                carry(&mut a, &mut b);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            carry(&mut a, &mut b);
+            for number in 0..3 * FRAMES as u8 {
+                let came = b.ip.take(of_b).unwrap().unwrap();
+                assert_eq!(came.from, to(here, own));
+                assert_eq!(came.to, Some(there.parse::<IpAddr>().unwrap()));
+                assert_eq!(came.payload, vec![number; 100 + usize::from(number)]);
+                b.ip.send_to(of_b, came.from, &came.payload).unwrap();
+                carry(&mut a, &mut b);
+                let back = a.ip.take(of_a).unwrap().unwrap();
+                assert_eq!((back.from, back.payload), (to(there, PORT), came.payload));
+            }
+        }
+        for station in [&a, &b] {
+            let totals = station.ip.counts();
+            assert_closed(&totals);
+            assert_eq!(totals.udp.sent.items, 6 * u64::from(FRAMES));
+            assert_eq!(totals.udp.taken, totals.udp.sent);
+            assert_eq!(totals.unclaimed, 0);
+        }
+    }
+}
+
+#[test]
+fn each_datagram_that_is_lost_has_its_name() {
+    let (mut a, mut b) = (Station::new(1, None), Station::new(2, None));
+    let of_a = a.ip.udp(PORT, UdpLimits::default()).unwrap();
+    let limits = UdpLimits {
+        unread_max: 2,
+        unsent_max: 3,
+    };
+    let of_b = b.ip.udp(PORT, limits).unwrap();
+    for bytes in [10, 20, 30, 40] {
+        let payload = vec![1; bytes];
+        a.ip.send_to(of_a, to("10.0.0.2", PORT), &payload).unwrap();
+        carry(&mut a, &mut b);
+    }
+    a.ip.send_to(of_a, to("10.0.0.2", 9), b"nobody").unwrap();
+    carry(&mut a, &mut b);
+    assert_eq!(b.ip.take(of_b).unwrap().unwrap().payload.len(), 10);
+    let counts = b.ip.udp_counts(of_b).unwrap();
+    assert_eq!(counts.received, some(4, 100));
+    assert_eq!(counts.queue_full, some(2, 70));
+    assert_eq!((counts.taken, counts.unread), (some(1, 10), some(1, 20)));
+    assert_eq!(b.ip.counts().unclaimed, 1);
+    // Of a neighbour that says nothing.
+    for bytes in [1, 2, 3] {
+        let payload = vec![2; bytes];
+        b.ip.send_to(of_b, to("10.0.0.77", PORT), &payload).unwrap();
+    }
+    let full = b.ip.send_to(of_b, to("10.0.0.77", PORT), b"4");
+    assert!(matches!(full, Err(IpError::Full { most: 3 })), "{full:?}");
+    assert!(!b.ip.has_room(of_b).unwrap());
+    let counts = b.ip.udp_counts(of_b).unwrap();
+    assert_eq!((counts.asked, counts.unsent), (some(3, 6), some(3, 6)));
+    assert_eq!(counts.refused_full, 1);
+    assert_closed(&b.ip.counts());
+    let last = b.ip.close(of_b).unwrap();
+    assert_eq!(last.closed_unsent, some(3, 6));
+    assert_eq!(last.closed_unread, some(1, 20));
+    assert_eq!(b.ip.counts().udp, last);
+    assert_closed(&b.ip.counts());
+    assert_closed(&a.ip.counts());
+    // The port is free again, and its number is another one.
+    let again = b.ip.udp(PORT, UdpLimits::default()).unwrap();
+    assert!(again > of_b);
+    let gone = b.ip.take(of_b);
+    assert!(matches!(gone, Err(IpError::NoSocket { .. })), "{gone:?}");
+}
+
+#[test]
+fn what_cannot_be_sent_is_told_and_not_counted() {
+    let mut a = Station::new(1, None);
+    let udp = a.ip.udp(PORT, UdpLimits::default()).unwrap();
+    let mut sent = |address, port, bytes: usize| {
+        let sent = a.ip.send_to(udp, to(address, port), &vec![0; bytes]);
+        sent.unwrap_err().to_string()
+    };
+    assert!(sent("10.0.0.2", 0, 1).contains("port 0 of 10.0.0.2"));
+    assert!(sent("192.0.2.1", 1, 1).contains("no way to 192.0.2.1"));
+    assert!(sent("0.0.0.0", 1, 1).contains("no way"));
+    assert!(sent("fd01::1", 1, 1).contains("no way"));
+    let long = sent("10.0.0.2", 1, 1473);
+    assert!(long.contains("1473 bytes; 0 to 1472"), "{long}");
+    assert!(sent("fd00::2", 1, 1453).contains("0 to 1452"));
+    assert_eq!(a.ip.counts(), IpTotals::default());
+    let taken = a.ip.udp(PORT, UdpLimits::default());
+    assert!(matches!(taken, Err(IpError::PortTaken { port: PORT })));
+    for found in [0, 65_537] {
+        let limits = UdpLimits {
+            unread_max: found,
+            ..UdpLimits::default()
+        };
+        assert!(matches!(a.ip.udp(1, limits), Err(IpError::Queue { .. })));
+    }
+    for _ in 1..64 {
+        a.ip.udp(0, UdpLimits::default()).unwrap();
+    }
+    let many = a.ip.udp(0, UdpLimits::default());
+    assert!(matches!(many, Err(IpError::TooMany { most: 64 })));
+    let (client, _place) = place(3, None, &[]);
+    let none = IpClient::open(client, &Network::default());
+    assert!(matches!(none, Err(IpError::NoAddress)));
+    let (client, _place) = place(3, None, &["10.0.0.3"]);
+    let network = Network {
+        prefix_v6: 129,
+        ..Network::default()
+    };
+    let long = IpClient::open(client, &network);
+    assert!(matches!(long, Err(IpError::Prefix { version: 6, .. })));
+}
+
+#[test]
+fn a_gateway_is_the_way_to_other_networks() {
+    let (client, mut at) = place(1, None, &["10.0.0.1"]);
+    let network = Network {
+        gateway_v4: Some([10, 0, 0, 254].into()),
+        ..Network::default()
+    };
+    let mut ip = IpClient::open(client, &network).unwrap();
+    let udp = ip.udp(PORT, UdpLimits::default()).unwrap();
+    ip.send_to(udp, to("192.0.2.1", 7), b"far").unwrap();
+    ip.client_mut().flush();
+    let asked = at.taken();
+    assert_eq!(asked.len(), 1);
+    assert_eq!(asked[0][12..14], [8, 6], "a question by ARP");
+    assert_eq!(asked[0][38..42], [10, 0, 0, 254]);
+}
+
+#[test]
+fn a_receiver_that_nobody_knows_is_given_up_after_3_s_and_holds_up_its_port_alone() {
+    let (client, mut at) = place(1, None, &["10.0.0.1"]);
+    let mut stack = Stack::open(client, &Network::default(), 7, 0);
+    let (one, other) = (stack.bind(1).unwrap(), stack.bind(2).unwrap());
+    assert_eq!(stack.bind(2), None);
+    let ends = |address| Ends {
+        remote: to(address, 9),
+        local: None,
+    };
+    let mut told = Vec::new();
+    assert!(stack.put(one, ends("10.0.0.77"), b"lost", 0));
+    assert!(!stack.put(one, ends("10.0.0.77"), b"lost", 0));
+    // To all, for which nobody is asked.
+    assert!(stack.put(other, ends("10.0.0.255"), b"all", 0));
+    let mut turn = |stack: &mut Stack, now_ns| {
+        stack.egress(now_ns, |port, waiting, fate| {
+            told.push((port, waiting.bytes, fate));
+        });
+        stack.client_mut().flush();
+        told.clone()
+    };
+    assert_eq!(turn(&mut stack, 1), [(other, 3, Fate::Sent)]);
+    let most = Duration::from_secs(60);
+    assert!(stack.patience(1, most) <= Duration::from_secs(1));
+    assert_eq!(turn(&mut stack, PATIENCE_NS - 1).len(), 1);
+    let last = stack.patience(PATIENCE_NS - 1, most);
+    assert_eq!(last, Duration::from_nanos(1));
+    let told = turn(&mut stack, PATIENCE_NS);
+    assert_eq!(told[1..], [(one, 4, Fate::Unresolved)]);
+    // The port takes the next one at once.
+    assert!(stack.put(one, ends("10.0.0.255"), b"again", PATIENCE_NS));
+    let mut fates = Vec::new();
+    stack.egress(PATIENCE_NS, |_, _, fate| fates.push(fate));
+    assert_eq!(fates, [Fate::Sent]);
+    stack.client_mut().flush();
+    let mut frames = at.taken();
+    // One that no frame holds, and one for nobody.
+    for (remote, bytes) in [("10.0.0.255", 1_480), ("0.0.0.0", 1)] {
+        assert!(stack.put(one, ends(remote), &vec![0; bytes], PATIENCE_NS));
+        let mut fates = Vec::new();
+        stack.egress(PATIENCE_NS, |_, _, fate| fates.push(fate));
+        assert_eq!(fates, [Fate::NoWay], "{remote}");
+    }
+    stack.check().unwrap();
+    stack.client_mut().flush();
+    frames.extend(at.taken());
+    let questions = frames
+        .iter()
+        .filter(|frame| frame[12..14] == [8, 6])
+        .count();
+    assert!((2..=4).contains(&questions), "{questions}");
+}
+
+#[test]
+fn without_a_buffer_nobody_is_given_up_as_nobody_was_asked() {
+    let (client, mut at) = place(1, None, &["10.0.0.1"]);
+    let mut stack = Stack::open(client, &Network::default(), 7, 0);
+    let port = stack.bind(1).unwrap();
+    for _ in 0..FRAMES {
+        stack.client_mut().send(&[2; 60]).unwrap();
+    }
+    let ends = Ends {
+        remote: to("10.0.0.77", 9),
+        local: None,
+    };
+    assert!(stack.put(port, ends, b"waits", 0));
+    let mut fates = Vec::new();
+    stack.egress(2 * PATIENCE_NS, |_, _, fate| fates.push(fate));
+    assert_eq!(stack.device().counts().no_room, 1);
+    stack.client_mut().flush();
+    at.taken();
+    stack.egress(3 * PATIENCE_NS - 1, |_, _, fate| fates.push(fate));
+    assert_eq!(fates, []);
+    stack.egress(3 * PATIENCE_NS, |_, _, fate| fates.push(fate));
+    assert_eq!(fates, [Fate::Unresolved]);
+}
+
+#[test]
+fn a_wait_tells_what_has_come_and_room_once() {
+    let mut a = Station::new(1, None);
+    let limits = UdpLimits {
+        unread_max: 1,
+        unsent_max: 1,
+    };
+    let udp = a.ip.udp(PORT, limits).unwrap();
+    let soon = || Instant::now() + Duration::from_millis(20);
+    assert!(!a.ip.wait(soon()).unwrap(), "nothing has come");
+    let sleep = a.ip.arm(Duration::from_secs(9)).unwrap();
+    assert_eq!(sleep, Some(Duration::from_secs(9)));
+    for _ in 0..FRAMES {
+        a.ip.client_mut().send(&[2; 60]).unwrap();
+    }
+    // To all, for which nobody is asked; but there is no buffer.
+    a.ip.send_to(udp, to("10.0.0.255", 9), b"first").unwrap();
+    let full = a.ip.send_to(udp, to("10.0.0.255", 9), b"second");
+    assert!(matches!(full, Err(IpError::Full { most: 1 })));
+    assert!(!a.ip.wait(soon()).unwrap());
+    a.place.taken();
+    assert!(a.ip.wait(Instant::now() + Duration::from_secs(60)).unwrap());
+    assert!(!a.ip.wait(soon()).unwrap(), "it was told");
+    a.ip.send_to(udp, to("10.0.0.255", 9), b"second").unwrap();
+    assert_closed(&a.ip.counts());
+}
