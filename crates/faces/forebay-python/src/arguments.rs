@@ -1,5 +1,6 @@
 //! Arguments from Python: numbers, times, tags, settings. What is wrong is told with its name and its value.
 
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -63,6 +64,22 @@ pub(crate) fn address(text: &str) -> PyResult<Address> {
         .map_err(|error: forebay_run_net::AddressError| {
             pyo3::exceptions::PyValueError::new_err(error.to_string())
         })
+}
+
+/// An IP address.
+pub(crate) fn ip(text: &str) -> PyResult<IpAddr> {
+    let rule = "it must be an IP address in numbers";
+    text.parse().map_err(|_| failure::value("host", text, rule))
+}
+
+/// A host and a port, as sockets of Python have them.
+pub(crate) fn host_and_port(object: &Bound<'_, PyAny>) -> PyResult<SocketAddr> {
+    let rule = "it must be a pair (host, port)";
+    let pair: (String, Bound<'_, PyAny>) = object
+        .extract()
+        .map_err(|_| failure::kind("address", object, rule))?;
+    let port = whole("port", &pair.1, 1, u16::MAX.into())?;
+    Ok(SocketAddr::new(ip(&pair.0)?, port as u16))
 }
 
 /// One address, or several.

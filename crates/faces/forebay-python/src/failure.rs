@@ -2,6 +2,7 @@
 
 use std::io;
 
+use forebay_client::ip::IpError;
 use forebay_client::protocol::MessageError;
 use forebay_client::{ClientError, SendError};
 use forebay_run_net::NetError;
@@ -46,6 +47,41 @@ pub(crate) fn of_send(error: SendError) -> PyErr {
         SendError::Length { .. } => PyValueError::new_err(text),
         SendError::Client(error) => of_client(error),
     }
+}
+
+/// Numbers of Linux, by which Python finds what its own sockets raise.
+const EMFILE: i32 = 24;
+const EADDRINUSE: i32 = 98;
+const EADDRNOTAVAIL: i32 = 99;
+const ENETUNREACH: i32 = 101;
+
+/// What a socket over a stack says.
+pub(crate) fn of_ip(error: IpError) -> PyErr {
+    let text = error.to_string();
+    let system = |code: i32| PyOSError::new_err((code, text.clone()));
+    match error {
+        IpError::Client(error) => of_client(error),
+        IpError::NoAddress => system(EADDRNOTAVAIL),
+        IpError::PortTaken { .. } => system(EADDRINUSE),
+        IpError::TooMany { .. } => system(EMFILE),
+        IpError::NoWay { .. } => system(ENETUNREACH),
+        IpError::Full { .. } => PyBlockingIOError::new_err(text),
+        IpError::NoSocket { .. } => closed("socket"),
+        IpError::Prefix { .. }
+        | IpError::Queue { .. }
+        | IpError::NoPort { .. }
+        | IpError::Length { .. } => PyValueError::new_err(text),
+    }
+}
+
+/// A call that is for a client with a stack, or for one without.
+pub(crate) fn stack(text: &'static str) -> PyErr {
+    PyRuntimeError::new_err(text)
+}
+
+/// A wait that has ended with nothing.
+pub(crate) fn timed_out() -> PyErr {
+    PyTimeoutError::new_err("timed out")
 }
 
 /// With the number of the system's error, so that Python finds its subclass.

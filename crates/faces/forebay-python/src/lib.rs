@@ -15,6 +15,7 @@ mod format;
 mod gathered;
 mod keeper;
 mod mux_client;
+mod mux_socket;
 mod publisher;
 mod receiver;
 mod sender;
@@ -28,6 +29,8 @@ mod _native {
     use crate::batch::{Batch, BatchIterator};
     #[pymodule_export]
     use crate::mux_client::MuxClient;
+    #[pymodule_export]
+    use crate::mux_socket::UdpSocket;
     #[pymodule_export]
     use crate::publisher::Publisher;
     #[pymodule_export]

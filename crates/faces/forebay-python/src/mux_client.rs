@@ -1,9 +1,11 @@
 //! `forebay.MuxClient`.
 
+use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use forebay_client::ip::{Datagrams, IpClient, IpTotals, Network, UdpCounts, UdpLimits};
 use forebay_client::protocol::Welcome;
 use forebay_client::{Client, Woken};
 use pyo3::prelude::*;
@@ -12,10 +14,11 @@ use pyo3::types::{PyAny, PyBytes, PyDict, PyTuple};
 use crate::arguments;
 use crate::buffers::payload;
 use crate::failure;
+use crate::mux_socket::UdpSocket;
 use crate::turnstile::Turnstile;
 
 /// One wait: a signal and another thread cost this much.
-const SLICE: Duration = Duration::from_millis(20);
+pub(crate) const SLICE: Duration = Duration::from_millis(20);
 
 /// A client of the multiplexer: frames of a network card that `forebay mux run` owns, without privileges.
 ///
@@ -26,24 +29,130 @@ const SLICE: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(crate) struct MuxClient {
     /// None when it is closed.
-    client: Turnstile<Option<Client>>,
+    client: Turnstile<Option<Kind>>,
     welcome: Welcome,
     frame_bytes_max: usize,
 }
 
+/// To whom the frames of a client go.
+#[derive(Debug)]
+enum Kind {
+    Frames(Box<Client>),
+    Ip(Box<IpClient>),
+}
+
+impl Kind {
+    /// The client, for what it has with a stack and without one.
+    fn any(&mut self) -> &mut Client {
+        match self {
+            Self::Frames(client) => client,
+            Self::Ip(ip) => ip.client_mut(),
+        }
+    }
+}
+
+fn closed() -> PyErr {
+    failure::closed("client of the multiplexer")
+}
+
 impl MuxClient {
     /// Works with the client, without the interpreter's lock.
+    fn with_kind<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Option<Kind>) -> PyResult<T> + Send,
+    ) -> PyResult<T> {
+        py.detach(|| {
+            let mut kind = self.client.enter();
+            if kind.is_none() {
+                return Err(closed());
+            }
+            work(&mut kind)
+        })
+    }
+
+    /// With the client, whoever has its frames.
+    fn with_any<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Client) -> PyResult<T> + Send,
+    ) -> PyResult<T> {
+        let work = |kind: &mut Option<Kind>| work(kind.as_mut().ok_or_else(closed)?.any());
+        self.with_kind(py, work)
+    }
+
+    /// With the client whose frames are the program's.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
         work: impl FnOnce(&mut Client) -> PyResult<T> + Send,
     ) -> PyResult<T> {
-        py.detach(|| {
-            let mut client = self.client.enter();
-            let client = client.as_mut();
-            work(client.ok_or_else(|| failure::closed("client of the multiplexer"))?)
+        self.with_kind(py, |kind| match kind {
+            Some(Kind::Frames(client)) => work(client),
+            Some(Kind::Ip(_)) => Err(failure::stack(
+                "the client has an IP stack, which has its frames",
+            )),
+            None => Err(closed()),
         })
     }
+
+    /// With the client under its stack.
+    pub(crate) fn with_ip<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut IpClient) -> PyResult<T> + Send,
+    ) -> PyResult<T> {
+        self.with_kind(py, |kind| match kind {
+            Some(Kind::Ip(ip)) => work(ip),
+            Some(Kind::Frames(_)) => Err(failure::stack(
+                "the client has no IP stack: call open_ip or udp",
+            )),
+            None => Err(closed()),
+        })
+    }
+
+    /// Gives the frames to a stack, unless one has them and `is_new` is not asked for.
+    fn have_ip(&self, py: Python<'_>, network: Network, is_new: bool) -> PyResult<()> {
+        self.with_kind(py, |kind| {
+            match kind {
+                Some(Kind::Frames(client)) => {
+                    IpClient::check(client, &network).map_err(failure::of_ip)?;
+                }
+                Some(Kind::Ip(_)) if is_new => {
+                    return Err(failure::stack("the client has an IP stack already"));
+                }
+                _ => return Ok(()),
+            }
+            if let Some(Kind::Frames(client)) = kind.take() {
+                let ip = IpClient::open(*client, &network).map_err(failure::of_ip)?;
+                *kind = Some(Kind::Ip(Box::new(ip)));
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Terms of sockets under their names.
+pub(crate) fn terms(counts: &UdpCounts) -> Vec<(String, u64)> {
+    let all: [(&str, Datagrams); 11] = [
+        ("received", counts.received),
+        ("taken", counts.taken),
+        ("queue_full", counts.queue_full),
+        ("unread", counts.unread),
+        ("closed_unread", counts.closed_unread),
+        ("asked", counts.asked),
+        ("sent", counts.sent),
+        ("unresolved", counts.unresolved),
+        ("no_way", counts.no_way),
+        ("unsent", counts.unsent),
+        ("closed_unsent", counts.closed_unsent),
+    ];
+    let mut said = vec![("refused_full".to_owned(), counts.refused_full)];
+    for (name, of) in all {
+        said.push((name.to_owned(), of.items));
+        said.push((format!("{name}_bytes"), of.bytes));
+    }
+    said
 }
 
 #[pymethods]
@@ -62,7 +171,7 @@ impl MuxClient {
         Ok(Self {
             welcome: client.welcome().clone(),
             frame_bytes_max: client.frame_bytes_max(),
-            client: Turnstile::new(Some(client)),
+            client: Turnstile::new(Some(Kind::Frames(Box::new(client)))),
         })
     }
 
@@ -86,7 +195,7 @@ impl MuxClient {
 
     /// Shows the multiplexer what was sent, and which buffers went back, and rings once if it sleeps: once for many frames.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
-        self.with(py, |client| {
+        self.with_any(py, |client| {
             client.flush();
             Ok(())
         })
@@ -124,12 +233,12 @@ impl MuxClient {
 
     /// The descriptor that is readable when the multiplexer has rung: see `arm`. It is not to be read.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
-        self.with(py, |client| Ok(client.as_fd().as_raw_fd()))
+        self.with_any(py, |client| Ok(client.as_fd().as_raw_fd()))
     }
 
     /// What it has counted itself, the second party of its account: received, received_bytes, sent, sent_bytes, refused_full.
     fn counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let counts = self.with(py, |client| Ok(client.counts()))?;
+        let counts = self.with_any(py, |client| Ok(client.counts()))?;
         let said = PyDict::new(py);
         for (name, count) in [
             ("received", counts.received),
@@ -143,11 +252,116 @@ impl MuxClient {
         Ok(said)
     }
 
+    /// Gives the frames to an IP stack with the client's addresses, in networks of so many bits: from now on it has sockets, and what receives or sends frames
+    /// is RuntimeError. `gateways` are the ways to other networks, one of each version of IP at most. `udp` does the same with what holds without arguments.
+    #[pyo3(signature = (*, prefix_v4=24, prefix_v6=64, gateways=None))]
+    fn open_ip(
+        &self,
+        py: Python<'_>,
+        prefix_v4: u8,
+        prefix_v6: u8,
+        gateways: Option<Vec<String>>,
+    ) -> PyResult<()> {
+        let mut network = Network {
+            prefix_v4,
+            prefix_v6,
+            ..Network::default()
+        };
+        for gateway in gateways.unwrap_or_default() {
+            let second =
+                || failure::value("gateways", &gateway, "one of each version of IP at most");
+            match arguments::ip(&gateway)? {
+                IpAddr::V4(to) if network.gateway_v4.is_none() => network.gateway_v4 = Some(to),
+                IpAddr::V6(to) if network.gateway_v6.is_none() => network.gateway_v6 = Some(to),
+                _ => return Err(second()),
+            }
+        }
+        self.have_ip(py, network, true)
+    }
+
+    /// A socket of UDP at a port of all addresses of the client, or at one that is free (0), which keeps so many datagrams that came and that are to be sent.
+    #[pyo3(signature = (port=None, *, unread_max=1024, unsent_max=256))]
+    fn udp(
+        slf: Bound<'_, Self>,
+        port: Option<&Bound<'_, PyAny>>,
+        unread_max: usize,
+        unsent_max: usize,
+    ) -> PyResult<UdpSocket> {
+        let (this, py) = (slf.get(), slf.py());
+        let port = port.map(|port| arguments::whole("port", port, 0, u16::MAX.into()));
+        let port = port.transpose()?.unwrap_or(0) as u16;
+        let limits = UdpLimits {
+            unread_max,
+            unsent_max,
+        };
+        this.have_ip(py, Network::default(), false)?;
+        let (id, port) = this.with_ip(py, |ip| {
+            let id = ip.udp(port, limits).map_err(failure::of_ip)?;
+            Ok((id, ip.port(id).map_err(failure::of_ip)?))
+        })?;
+        Ok(UdpSocket::new(slf.unbind(), id, port))
+    }
+
+    /// Has the stack work up to `timeout` seconds, without an end when it is None: 'ready' if a socket has something, 'due' when the time is over.
+    #[pyo3(signature = (timeout=None))]
+    fn wait_ip(
+        &self,
+        py: Python<'_>,
+        timeout: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<&'static str> {
+        let limit = arguments::timeout(timeout)?;
+        let begun = Instant::now();
+        loop {
+            let left = limit.map(|limit| limit.saturating_sub(begun.elapsed()));
+            let slice = left.map_or(SLICE, |left| left.min(SLICE));
+            let is_ready = self.with_ip(py, |ip| {
+                ip.wait(Instant::now() + slice).map_err(failure::of_client)
+            })?;
+            if is_ready {
+                return Ok("ready");
+            }
+            py.check_signals()?;
+            if left == Some(Duration::ZERO) {
+                return Ok("due");
+            }
+        }
+    }
+
+    /// Has the stack work, and asks to be woken by the descriptor, for `select` and the like: the longest time for that in seconds, behind which `wait_ip(0)` is
+    /// due; 0 if a socket has something already.
+    fn arm_ip(&self, py: Python<'_>) -> PyResult<f64> {
+        let most = Duration::from_secs(3_600);
+        let armed = self.with_ip(py, |ip| ip.arm(most).map_err(failure::of_client))?;
+        Ok(armed.map_or(0.0, |most| most.as_secs_f64()))
+    }
+
+    /// What became of all datagrams of the client: received = taken + queue_full + unread + closed_unread, asked = sent + unresolved + no_way + unsent +
+    /// closed_unsent, each with `_bytes` as well. `frames_sent` is what the multiplexer was handed, `unclaimed` came for no socket; `no_room`, `answers_lost`
+    /// and `foreign_tag` are of frames.
+    fn ip_counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let totals: IpTotals = self.with_ip(py, |ip| Ok(ip.counts()))?;
+        let said = PyDict::new(py);
+        for (name, count) in terms(&totals.udp) {
+            said.set_item(name, count)?;
+        }
+        for (name, count) in [
+            ("frames_sent", totals.device.datagrams_sent),
+            ("frames_sent_bytes", totals.device.datagrams_sent_bytes),
+            ("unclaimed", totals.unclaimed),
+            ("no_room", totals.device.no_room),
+            ("answers_lost", totals.device.answers_lost),
+            ("foreign_tag", totals.device.foreign_tag),
+        ] {
+            said.set_item(name, count)?;
+        }
+        Ok(said)
+    }
+
     /// Flushes, and gives the place up. What was sent goes out as far as the card takes it at once.
     fn close(&self, py: Python<'_>) {
         py.detach(|| {
-            if let Some(mut client) = self.client.enter().take() {
-                client.flush();
+            if let Some(mut kind) = self.client.enter().take() {
+                kind.any().flush();
             }
         });
     }

@@ -1,5 +1,6 @@
-"""A client of the multiplexer in Python: on a virtual wire in a network namespace, with a daemon at its end and a packet socket at the other one."""
+"""A client of the multiplexer in Python, with frames and with sockets: on a virtual wire in a network namespace, with a daemon at its end and a packet socket at the other one."""
 
+import errno
 import json
 import os
 import select
@@ -135,6 +136,117 @@ def test_each_frame_goes_back_and_all_parties_count_the_same(request, tmp_path):
     assert place["lies"] == {} and record["drops"] == {}
 
 
+def load(*more):
+    command = [program(), "load", "10.0.0.10:9500", "--rate", "200pps", "--size", "24,700,1472", "--format", "json", "--timeout", "20s", *more]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def test_datagrams_over_a_stack_are_answered_and_all_parties_count_the_same(request, tmp_path):
+    if not is_inside(request):
+        return
+    subprocess.run("ip address add 10.0.0.9/24 dev near".split(), check=True)
+    world = World(tmp_path)
+    with world.client() as client, client.udp(9500) as udp:
+        assert udp.port == 9500 and client.arm_ip() > 0
+        # Also teaches the other side this client's address.
+        far = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        far.settimeout(LIMIT)
+        far.bind(("10.0.0.9", 0))
+        assert udp.sendto(memoryview(b"hello"), far.getsockname()) == 5
+        thread = threading.Thread(target=client.wait_ip, args=[LIMIT])
+        thread.start()
+        said, sender = far.recvfrom(100)
+        assert said == b"hello" and sender == ("10.0.0.10", 9500)
+        far.sendto(b"back", sender)
+        thread.join()
+        assert client.wait_ip(0) == "ready" and client.arm_ip() == 0
+        assert udp.recvfrom(0) == (b"back", far.getsockname())
+        far.close()
+        with pytest.raises(TimeoutError):
+            udp.recvfrom(0.001)
+        running, ended = load("--duration", "500ms"), threading.Event()
+
+        def answer():
+            while not ended.is_set():
+                try:
+                    udp.sendto(*udp.recvfrom(0.1))
+                except TimeoutError:
+                    pass
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        told, _ = running.communicate(timeout=LIMIT)
+        ended.set()
+        thread.join()
+        target = json.loads(told)["targets"][0]
+        sent = target["packets_sent"]
+        assert sent == target["packets_answered"] > 0 and target["packets_lost"] == 0
+        counts, of_udp, frames = client.ip_counts(), udp.counts(), client.counts()
+    # One more of each: what this test said itself.
+    assert [counts[key] for key in ("received", "taken", "asked", "sent", "frames_sent")] == [sent + 1] * 5
+    of_bytes = [counts[f"{key}_bytes"] for key in ("received", "taken", "asked", "sent", "frames_sent")]
+    assert of_bytes == [of_bytes[0]] * 2 + [of_bytes[0] + 1] * 3
+    assert all(counts[key] == count for key, count in of_udp.items())
+    lost = ("queue_full", "unread", "closed_unread", "unresolved", "no_way", "unsent", "closed_unsent", "refused_full", "unclaimed")
+    assert [counts[key] for key in lost] == [0] * len(lost)
+    record = world.end()
+    place = record["clients"][0]
+    daemon = [place[key] for key in ("frames_given", "packets_asked", "packets_sent")]
+    assert daemon == [frames["received"], frames["sent"], frames["sent"]] and place["lies"] == {}
+
+
+def test_what_a_socket_cannot_do_is_an_error_of_pythons_own(request, tmp_path):
+    if not is_inside(request):
+        return
+    world = World(tmp_path)
+    client = world.client()
+    with pytest.raises(RuntimeError, match="call open_ip or udp"):
+        client.ip_counts()
+    with pytest.raises(ValueError, match="a prefix of 33 bits"):
+        client.open_ip(prefix_v4=33)
+    with pytest.raises(ValueError, match="gateways"):
+        client.open_ip(gateways=["10.0.0.1", "10.0.0.2"])
+    assert client.receive() is None
+    client.open_ip(gateways=["10.0.0.254"])
+    for refused in (client.open_ip, client.receive, client.arm, lambda: client.wait(0), lambda: client.send(bytes(60))):
+        with pytest.raises(RuntimeError, match="IP stack"):
+            refused()
+    udp = client.udp(7, unread_max=1, unsent_max=1)
+    with pytest.raises(OSError) as taken:
+        client.udp(7)
+    assert taken.value.errno == errno.EADDRINUSE
+    with pytest.raises(OSError) as no_way:
+        udp.sendto(b"", ("fd00::1", 1))
+    assert no_way.value.errno == errno.ENETUNREACH
+    for address, text in ((("10.0.0.9", 0), "port is 0"), (("a.name", 1), "IP address in numbers")):
+        with pytest.raises(ValueError, match=text):
+            udp.sendto(b"", address)
+    with pytest.raises(ValueError, match="1473 bytes; 0 to 1472"):
+        udp.sendto(bytes(1473), ("10.0.0.9", 1))
+    with pytest.raises(TypeError, match="a pair"):
+        udp.sendto(b"", "10.0.0.9")
+    # Nobody has that address: it waits, and is given up.
+    udp.sendto(b"lost", ("10.0.0.9", 1))
+    with pytest.raises(BlockingIOError):
+        udp.sendto(b"full", ("10.0.0.9", 1), 0)
+    with pytest.raises(TimeoutError):
+        udp.sendto(b"full", ("10.0.0.9", 1), 0.001)
+    assert udp.sendto(b"later", ("10.0.0.9", 1), LIMIT) == 5
+    assert client.ip_counts()["unresolved"] == 1 and udp.counts()["unsent"] == 1
+    udp.close()
+    udp.close()
+    assert client.ip_counts()["closed_unsent"] == 1
+    with pytest.raises(ValueError, match="socket is closed"):
+        udp.recvfrom(0)
+    other = client.udp()
+    world.kill()
+    with pytest.raises(ConnectionResetError, match="is gone"):
+        other.recvfrom(LIMIT)
+    client.close()
+    with pytest.raises(ValueError, match="is closed"):
+        other.recvfrom(0)
+
+
 def test_what_cannot_be_is_an_error_with_its_reason(request, tmp_path):
     if not is_inside(request):
         return
@@ -172,7 +284,8 @@ def test_what_cannot_be_is_an_error_with_its_reason(request, tmp_path):
 
 def test_the_stub_says_what_is_there():
     stub = Path(forebay.__file__).with_name("__init__.pyi").read_text()
-    public = [name for name in vars(forebay.MuxClient) if not name.startswith("_")]
-    assert len(public) == 14 and all(f"    def {name}(self" in stub for name in public)
-    assert all(getattr(forebay.MuxClient, name).__doc__ for name in public)
-    assert forebay.MuxClient.__doc__ and forebay.MuxClient.__module__ == "forebay"
+    for of, count in ((forebay.MuxClient, 19), (forebay.UdpSocket, 5)):
+        public = [name for name in vars(of) if not name.startswith("_")]
+        assert len(public) == count and all(f"    def {name}(self" in stub for name in public)
+        assert all(getattr(of, name).__doc__ for name in public)
+        assert of.__doc__ and of.__module__ == "forebay"
