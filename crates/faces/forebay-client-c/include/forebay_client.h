@@ -1,6 +1,6 @@
 /*
  * The client of Forebay's multiplexer: frames of a network card that a daemon owns, through shared
- * memory, without privileges. docs/MULTIPLEXER.md is about the daemon and its file.
+ * memory, without privileges; and sockets over an IP stack, if the program wants one. docs/MULTIPLEXER.md is about the daemon and its file.
  *
  * Made from the sources in Rust, and not by hand: see tests/header.rs of the crate forebay-client-c.
  *
@@ -17,6 +17,10 @@
  * Pointers. NULL is FOREBAY_CLIENT_ARGUMENT wherever a pointer is asked for. Others are the
  * caller's word: memory that it has, or a client that forebay_client_connect() gave and
  * forebay_client_disconnect() did not take. No copy of that pointer is used behind the disconnect.
+ *
+ * IP. After forebay_client_ip_open() the client's frames are those of an IP stack, and the program
+ * has sockets of UDP, which are named by numbers. The stack works while a call with its client does,
+ * and sends no fragments. forebay_client_ip_get_counts() says what became of each datagram.
  *
  * Frames. What is received is the program's until it is released, what is reserved until it is sent
  * or put back: after that its memory is not read or written any more. Both show to the multiplexer
@@ -36,7 +40,7 @@ extern "C" {
 typedef struct forebay_client forebay_client;
 
 /** Version of this interface: forebay_client_abi() says that of the library that was loaded. */
-#define FOREBAY_CLIENT_ABI 1u
+#define FOREBAY_CLIENT_ABI 2u
 
 /** It is done; where something may be there or not, nothing is. */
 #define FOREBAY_CLIENT_OK 0
@@ -52,6 +56,9 @@ typedef struct forebay_client forebay_client;
 
 /** A signal was handled by this thread, or the bell rang for what was taken already: wait again. */
 #define FOREBAY_CLIENT_EARLY 4
+
+/** A socket has something for the program: a datagram, or room after FOREBAY_CLIENT_FULL. */
+#define FOREBAY_CLIENT_READY 5
 
 /** An argument is NULL, or not what it must be. */
 #define FOREBAY_CLIENT_ARGUMENT (-1)
@@ -71,10 +78,12 @@ typedef struct forebay_client forebay_client;
 /** What came is not what a multiplexer sends, or its memory not what it should be. */
 #define FOREBAY_CLIENT_PROTOCOL (-6)
 
-/** All buffers are on their way: wait until some are back. */
+/** All buffers are on their way, or as many datagrams wait as a socket keeps: wait until some
+    are back, or sent. */
 #define FOREBAY_CLIENT_FULL (-7)
 
-/** A frame of a length that the link does not take. */
+/** A frame or datagram of a length that the link does not take, or a datagram for which the
+    program has too little room. */
 #define FOREBAY_CLIENT_LENGTH (-8)
 
 /** A number of no frame that this program has: out of range, never given, or given back before. */
@@ -85,6 +94,22 @@ typedef struct forebay_client forebay_client;
 
 /** A defect of the library, whose text is for its makers. The client can only be disconnected. */
 #define FOREBAY_CLIENT_DEFECT (-11)
+
+/** The client has an IP stack, and its frames are the stack's; or it has none, and the call is
+    for one that has. */
+#define FOREBAY_CLIENT_STACK (-12)
+
+/** A number of no socket that is open. */
+#define FOREBAY_CLIENT_NO_SOCKET (-13)
+
+/** The port has a socket of this client, or it has as many sockets as it may have (64). */
+#define FOREBAY_CLIENT_TAKEN (-14)
+
+/** There is no way to that address: it is in no network of the client, and there is no gateway. */
+#define FOREBAY_CLIENT_NO_WAY (-15)
+
+/** The place has no IP address in the multiplexer's file. */
+#define FOREBAY_CLIENT_NO_ADDRESS (-16)
 
 /** Most addresses of a client. */
 #define FOREBAY_CLIENT_ADDRESSES_MAX 8
@@ -159,6 +184,79 @@ typedef struct forebay_client_counts {
     uint64_t refused_full;
 } forebay_client_counts;
 
+/** The network of a client: the multiplexer says its addresses alone. Zeroes are no networks and
+    no gateways; NULL in their place is 24 and 64 bits. */
+typedef struct forebay_client_network {
+    /** Bits of an address of version 4 that name the network, 0 to 32. */
+    uint8_t prefix_v4;
+    /** Bits of an address of version 6 that name the network, 0 to 128. */
+    uint8_t prefix_v6;
+    /** The way to other networks of version 4; version 0: there is none. */
+    forebay_client_address gateway_v4;
+    /** The way to other networks of version 6; version 0: there is none. */
+    forebay_client_address gateway_v6;
+} forebay_client_network;
+
+/** An address and a port. */
+typedef struct forebay_client_endpoint {
+    /** The address. */
+    forebay_client_address address;
+    /** The port, as a number of this host. */
+    uint16_t port;
+} forebay_client_endpoint;
+
+/** Datagrams, and bytes of their payload. */
+typedef struct forebay_client_datagrams {
+    /** Datagrams. */
+    uint64_t items;
+    /** Bytes of their payload. */
+    uint64_t bytes;
+} forebay_client_datagrams;
+
+/** Datagrams of all sockets of a client, those that were closed among them: received = taken +
+    queue_full + unread + closed_unread, and asked = sent + unresolved + no_way + unsent +
+    closed_unsent. */
+typedef struct forebay_client_ip_counts {
+    /** Those that came for a socket. */
+    forebay_client_datagrams received;
+    /** Those that the program has taken. */
+    forebay_client_datagrams taken;
+    /** Those that were dropped, as many waited for the program as the socket keeps. */
+    forebay_client_datagrams queue_full;
+    /** Those that wait for the program now. */
+    forebay_client_datagrams unread;
+    /** Those that waited for the program when it closed their socket. */
+    forebay_client_datagrams closed_unread;
+    /** Those that the program handed over. */
+    forebay_client_datagrams asked;
+    /** Those in frames that the multiplexer was handed. */
+    forebay_client_datagrams sent;
+    /** Those that were given up, as nobody said for 3 s which Ethernet address their receiver
+        has. */
+    forebay_client_datagrams unresolved;
+    /** Those that the stack refused to send. */
+    forebay_client_datagrams no_way;
+    /** Those that wait to be sent now. */
+    forebay_client_datagrams unsent;
+    /** Those that waited to be sent when the program closed their socket. */
+    forebay_client_datagrams closed_unsent;
+    /** Frames with a datagram that the multiplexer was handed: the second party of what was
+        sent. */
+    forebay_client_datagrams frames_sent;
+    /** Datagrams that came and that no socket took: none has their port, or the stack refuses
+        them, for their check sum, say. */
+    uint64_t unclaimed;
+    /** Calls that found as many waiting as the socket keeps (FOREBAY_CLIENT_FULL). */
+    uint64_t refused_full;
+    /** Times that the stack had something to send and all buffers were on their way. */
+    uint64_t no_room;
+    /** Answers of the stack (to a neighbour's question, say) that were lost, as all buffers were
+        on their way. */
+    uint64_t answers_lost;
+    /** Frames that came with another tag than that of the client's VLAN. */
+    uint64_t foreign_tag;
+} forebay_client_ip_counts;
+
 /** The version of the library's interface: that of the header is FOREBAY_CLIENT_ABI. */
 uint32_t forebay_client_abi(void);
 
@@ -228,6 +326,46 @@ int32_t forebay_client_arm(forebay_client *client);
 
 /** What the client has counted so far. */
 int32_t forebay_client_get_counts(const forebay_client *client, forebay_client_counts *counts);
+
+/** Gives the client's frames to an IP stack with the addresses that the multiplexer gave: from
+    now on the program has sockets, and calls that receive or send frames are
+    FOREBAY_CLIENT_STACK. NULL in the place of the network is 24 bits for version 4, 64 for
+    version 6, and no gateway. After an error the client is as it was. */
+int32_t forebay_client_ip_open(forebay_client *client, const forebay_client_network *network);
+
+/** Opens a socket of UDP at a port of all addresses of the client; port 0: at one that is free.
+    It keeps 1,024 datagrams that came and 256 that wait to be sent. *socket is its number. */
+int32_t forebay_client_udp_open(forebay_client *client, uint16_t port, uint32_t *socket);
+
+/** The port of a socket of UDP, 1 to 65535. */
+int32_t forebay_client_udp_port(forebay_client *client, uint32_t socket);
+
+/** Closes a socket of UDP. What waited in it is counted as closed_unread and closed_unsent. */
+int32_t forebay_client_udp_close(forebay_client *client, uint32_t socket);
+
+/** Sends a copy of a datagram, with the next forebay_client_flush() or call that waits. It waits
+    in the socket while its receiver's Ethernet address is asked for, up to 3 s, or while all
+    buffers are on their way; FOREBAY_CLIENT_FULL: as many wait there as it keeps. */
+int32_t forebay_client_udp_send(forebay_client *client, uint32_t socket, const forebay_client_endpoint *to, const uint8_t *data, size_t bytes);
+
+/** Copies the next datagram of a socket into data, its length into *bytes and its sender into
+    *from: FOREBAY_CLIENT_READY. Waits for it up to timeout_ns (FOREBAY_CLIENT_DUE). With
+    FOREBAY_CLIENT_LENGTH it has more than bytes_max bytes, which *bytes says, and stays where it
+    is. */
+int32_t forebay_client_udp_receive(forebay_client *client, uint32_t socket, uint8_t *data, size_t bytes_max, size_t *bytes, forebay_client_endpoint *from, uint64_t timeout_ns);
+
+/** Has the stack work until a socket has something for the program (FOREBAY_CLIENT_READY), or so
+    many nanoseconds are over (FOREBAY_CLIENT_DUE). A signal does not end it. */
+int32_t forebay_client_ip_wait(forebay_client *client, uint64_t timeout_ns);
+
+/** Has the stack work, and asks to be woken by forebay_client_descriptor(): FOREBAY_CLIENT_READY
+    if a socket has something already. With FOREBAY_CLIENT_OK poll the descriptor, for *sleep_ns
+    at most, as something of the stack's is due then, and call forebay_client_ip_wait() with 0
+    behind that. */
+int32_t forebay_client_ip_arm(forebay_client *client, uint64_t *sleep_ns);
+
+/** What became of all datagrams of the client so far. */
+int32_t forebay_client_ip_get_counts(const forebay_client *client, forebay_client_ip_counts *counts);
 
 #ifdef __cplusplus
 }

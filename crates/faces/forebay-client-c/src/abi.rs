@@ -1,4 +1,4 @@
-//! The functions. The test `header` makes the header of this file and of `types.rs`: the documentation here is for people who write C.
+//! The functions. The test `header` makes the header of this file, `ip.rs` and their types: the documentation here is for people who write C.
 
 use std::ffi::c_char;
 use std::os::fd::{AsFd, AsRawFd};
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn forebay_client_disconnect(client: *mut *mut ForebayClie
         // SAFETY: memory of the caller's, or null.
         let this = unsafe { present(client, "client")?.read() };
         let flush = |parts: &mut Parts| {
-            parts.client.flush();
+            parts.client()?.flush();
             Ok(())
         };
         // SAFETY: a client that is connected, or null.
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn forebay_client_get_properties(
 ) -> i32 {
     guarded(|| {
         // SAFETY: a client that is connected, or null.
-        let said = unsafe { ForebayClient::enter(client, |parts| Ok(parts.properties()))? };
+        let said = unsafe { ForebayClient::enter(client, |parts| parts.properties())? };
         // SAFETY: memory of the caller's, or null.
         unsafe { put(properties, "properties", said)? };
         Ok(FOREBAY_CLIENT_OK)
@@ -114,12 +114,13 @@ pub unsafe extern "C" fn forebay_client_receive(
     guarded(|| {
         present(frame, "frame")?;
         let next = |parts: &mut Parts| {
-            let Some(received) = parts.client.receive()? else {
+            let client = parts.frames()?;
+            let Some(received) = client.receive()? else {
                 return Ok(None);
             };
             let held = received.hold();
-            let Some(view) = parts.client.view(&held) else {
-                parts.client.release(held);
+            let Some(view) = client.view(&held) else {
+                client.release(held);
                 let text = "a frame that is not in the memory of the multiplexer";
                 return Err(Failure::new(FOREBAY_CLIENT_PROTOCOL, text));
             };
@@ -155,7 +156,7 @@ pub unsafe extern "C" fn forebay_client_receive(
 pub unsafe extern "C" fn forebay_client_release(client: *mut ForebayClient, number: u32) -> i32 {
     let give = |parts: &mut Parts| {
         let held = parts.take_held(number)?;
-        parts.client.release(held);
+        parts.client()?.release(held);
         Ok(FOREBAY_CLIENT_OK)
     };
     // SAFETY: a client that is connected, or null.
@@ -174,9 +175,10 @@ pub unsafe extern "C" fn forebay_client_reserve(
     guarded(|| {
         present(buffer, "buffer")?;
         let take = |parts: &mut Parts| {
-            let mut reserved = parts.client.reserve()?;
+            let client = parts.frames()?;
+            let mut reserved = client.reserve()?;
             let number = reserved.number();
-            let bytes = parts.client.reserved_mut(&mut reserved);
+            let bytes = client.reserved_mut(&mut reserved);
             let made = ForebayClientBuffer {
                 data: bytes.as_mut_ptr(),
                 bytes_max: bytes.len() as u32,
@@ -208,7 +210,7 @@ pub unsafe extern "C" fn forebay_client_send(
 ) -> i32 {
     let hand_over = |parts: &mut Parts| {
         let reserved = parts.take_reserved(number)?;
-        match parts.client.send_reserved(reserved, bytes as usize) {
+        match parts.client()?.send_reserved(reserved, bytes as usize) {
             Ok(()) => Ok(FOREBAY_CLIENT_OK),
             Err((error, back)) => {
                 parts.reserved[number as usize] = back;
@@ -228,7 +230,7 @@ pub unsafe extern "C" fn forebay_client_send(
 pub unsafe extern "C" fn forebay_client_put_back(client: *mut ForebayClient, number: u32) -> i32 {
     let back = |parts: &mut Parts| {
         let reserved = parts.take_reserved(number)?;
-        parts.client.put_back(reserved);
+        parts.client()?.put_back(reserved);
         Ok(FOREBAY_CLIENT_OK)
     };
     // SAFETY: a client that is connected, or null.
@@ -248,11 +250,12 @@ pub unsafe extern "C" fn forebay_client_send_copy(
     let copy = |parts: &mut Parts| {
         let frame = present(frame, "frame")?;
         // A length that is none is told before it is believed.
-        let room = parts.client.frame_bytes_max();
+        let client = parts.frames()?;
+        let room = client.frame_bytes_max();
         // SAFETY: so many bytes of the caller's, or fewer.
         let copied = unsafe { std::slice::from_raw_parts(frame, bytes.min(room)) };
         let fill = |to: &mut [u8]| to.copy_from_slice(copied);
-        parts.client.send_with(bytes, fill)?;
+        client.send_with(bytes, fill)?;
         Ok(FOREBAY_CLIENT_OK)
     };
     // SAFETY: a client that is connected, or null.
@@ -266,7 +269,7 @@ pub unsafe extern "C" fn forebay_client_send_copy(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_client_flush(client: *mut ForebayClient) -> i32 {
     let flush = |parts: &mut Parts| {
-        parts.client.flush();
+        parts.client()?.flush();
         Ok(FOREBAY_CLIENT_OK)
     };
     // SAFETY: a client that is connected, or null.
@@ -282,7 +285,7 @@ pub unsafe extern "C" fn forebay_client_flush(client: *mut ForebayClient) -> i32
 pub unsafe extern "C" fn forebay_client_wait(client: *mut ForebayClient, timeout_ns: u64) -> i32 {
     let wait = |parts: &mut Parts| {
         let (now, timeout) = (Instant::now(), Duration::from_nanos(timeout_ns));
-        Ok(code(parts.client.wait(now + timeout)?))
+        Ok(code(parts.frames()?.wait(now + timeout)?))
     };
     // SAFETY: a client that is connected, or null.
     guarded(|| unsafe { ForebayClient::enter(client, wait) })
@@ -297,7 +300,7 @@ pub unsafe extern "C" fn forebay_client_wait(client: *mut ForebayClient, timeout
 pub unsafe extern "C" fn forebay_client_descriptor(client: *const ForebayClient) -> i32 {
     // SAFETY: a client that is connected, or null.
     guarded(|| unsafe {
-        ForebayClient::enter(client, |parts| Ok(parts.client.as_fd().as_raw_fd()))
+        ForebayClient::enter(client, |parts| Ok(parts.client()?.as_fd().as_raw_fd()))
     })
 }
 
@@ -308,7 +311,7 @@ pub unsafe extern "C" fn forebay_client_descriptor(client: *const ForebayClient)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_client_arm(client: *mut ForebayClient) -> i32 {
     let arm = |parts: &mut Parts| {
-        let found = parts.client.arm()?;
+        let found = parts.frames()?.arm()?;
         Ok(found.map_or(FOREBAY_CLIENT_OK, code))
     };
     // SAFETY: a client that is connected, or null.
@@ -326,7 +329,7 @@ pub unsafe extern "C" fn forebay_client_get_counts(
 ) -> i32 {
     guarded(|| {
         // SAFETY: a client that is connected, or null.
-        let own = unsafe { ForebayClient::enter(client, |parts| Ok(parts.client.counts()))? };
+        let own = unsafe { ForebayClient::enter(client, |parts| Ok(parts.client()?.counts()))? };
         let Counts {
             received,
             received_bytes,

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use forebay_client::ip::IpError;
 use forebay_client::{ClientError, SendError};
 
 use crate::types::*;
@@ -28,6 +29,11 @@ impl Failure {
 
     pub(crate) fn argument(text: impl Into<String>) -> Self {
         Self::new(FOREBAY_CLIENT_ARGUMENT, text)
+    }
+
+    /// A call that is for a client with a stack, or for one without.
+    pub(crate) fn stack(text: &str) -> Self {
+        Self::new(FOREBAY_CLIENT_STACK, text)
     }
 
     /// A number that names nothing which the program has.
@@ -58,6 +64,24 @@ impl From<SendError> for Failure {
             SendError::Full { .. } => FOREBAY_CLIENT_FULL,
             SendError::Length { .. } => FOREBAY_CLIENT_LENGTH,
             SendError::Client(error) => return error.into(),
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<IpError> for Failure {
+    fn from(error: IpError) -> Self {
+        let code = match error {
+            IpError::Client(error) => return error.into(),
+            IpError::NoAddress => FOREBAY_CLIENT_NO_ADDRESS,
+            IpError::Prefix { .. } | IpError::Queue { .. } | IpError::NoPort { .. } => {
+                FOREBAY_CLIENT_ARGUMENT
+            }
+            IpError::PortTaken { .. } | IpError::TooMany { .. } => FOREBAY_CLIENT_TAKEN,
+            IpError::NoSocket { .. } => FOREBAY_CLIENT_NO_SOCKET,
+            IpError::NoWay { .. } => FOREBAY_CLIENT_NO_WAY,
+            IpError::Length { .. } => FOREBAY_CLIENT_LENGTH,
+            IpError::Full { .. } => FOREBAY_CLIENT_FULL,
         };
         Self::new(code, error.to_string())
     }
@@ -104,6 +128,7 @@ pub(crate) const fn name(code: i32) -> &'static CStr {
         FOREBAY_CLIENT_ROOM => c"room",
         FOREBAY_CLIENT_DUE => c"due",
         FOREBAY_CLIENT_EARLY => c"early",
+        FOREBAY_CLIENT_READY => c"ready",
         FOREBAY_CLIENT_ARGUMENT => c"argument",
         FOREBAY_CLIENT_SYSTEM => c"system",
         FOREBAY_CLIENT_REFUSED => c"refused",
@@ -115,6 +140,11 @@ pub(crate) const fn name(code: i32) -> &'static CStr {
         FOREBAY_CLIENT_NO_FRAME => c"no_frame",
         FOREBAY_CLIENT_BUSY => c"busy",
         FOREBAY_CLIENT_DEFECT => c"defect",
+        FOREBAY_CLIENT_STACK => c"stack",
+        FOREBAY_CLIENT_NO_SOCKET => c"no_socket",
+        FOREBAY_CLIENT_TAKEN => c"taken",
+        FOREBAY_CLIENT_NO_WAY => c"no_way",
+        FOREBAY_CLIENT_NO_ADDRESS => c"no_address",
         _ => c"unknown",
     }
 }
@@ -148,9 +178,9 @@ mod tests {
 
     #[test]
     fn each_code_has_its_name() {
-        let names: std::collections::BTreeSet<_> = (-11..=4).map(name).collect();
-        assert_eq!(names.len(), 16);
+        let names: std::collections::BTreeSet<_> = (-16..=5).map(name).collect();
+        assert_eq!(names.len(), 22);
         assert!(!names.contains(c"unknown"));
-        assert_eq!([name(-12), name(5)], [c"unknown"; 2]);
+        assert_eq!([name(-17), name(6)], [c"unknown"; 2]);
     }
 }

@@ -5,6 +5,7 @@ use std::ffi::{CStr, c_char};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use forebay_client::ip::{IpClient, Network};
 use forebay_client::protocol::Welcome;
 use forebay_client::{Client, Held, Reserved};
 
@@ -21,13 +22,24 @@ pub struct ForebayClient {
 /// What is behind a pointer.
 #[derive(Debug)]
 pub(crate) struct Parts {
-    pub(crate) client: Client,
+    client: Kind,
     /// Frames that the program has, by their numbers.
     pub(crate) held: Vec<Option<Held>>,
     /// Buffers that the program has, by their numbers.
     pub(crate) reserved: Vec<Option<Reserved>>,
     /// Set while a call is in it: found by the next one, if a panic ended that call.
     is_broken: bool,
+}
+
+/// To whom the frames of a client go.
+#[derive(Debug)]
+enum Kind {
+    /// To the program.
+    Frames(Box<Client>),
+    /// To a stack.
+    Ip(Box<IpClient>),
+    /// To nobody: a stack could not be had after all.
+    Nobody,
 }
 
 impl ForebayClient {
@@ -39,7 +51,7 @@ impl ForebayClient {
         let parts = Parts {
             held: of_pool(receive.frames).map(|_| None).collect(),
             reserved: of_pool(transmit.frames).map(|_| None).collect(),
-            client,
+            client: Kind::Frames(Box::new(client)),
             is_broken: false,
         };
         Self {
@@ -87,6 +99,45 @@ impl Drop for Leaves<'_> {
 }
 
 impl Parts {
+    /// The client, for what it has with a stack and without one.
+    pub(crate) fn client(&mut self) -> Result<&mut Client, Failure> {
+        match &mut self.client {
+            Kind::Frames(client) => Ok(client),
+            Kind::Ip(ip) => Ok(ip.client_mut()),
+            Kind::Nobody => Err(Failure::stack("the client has lost its frames to no stack")),
+        }
+    }
+
+    /// The client whose frames are the program's.
+    pub(crate) fn frames(&mut self) -> Result<&mut Client, Failure> {
+        match &mut self.client {
+            Kind::Frames(client) => Ok(client),
+            _ => Err(Failure::stack(
+                "the client has an IP stack, which has its frames",
+            )),
+        }
+    }
+
+    /// The client under its stack.
+    pub(crate) fn ip(&mut self) -> Result<&mut IpClient, Failure> {
+        match &mut self.client {
+            Kind::Ip(ip) => Ok(ip),
+            _ => {
+                let text = "the client has no IP stack: call forebay_client_ip_open first";
+                Err(Failure::stack(text))
+            }
+        }
+    }
+
+    /// Gives the frames to a stack.
+    pub(crate) fn open_ip(&mut self, network: &Network) -> Result<(), Failure> {
+        IpClient::check(self.frames()?, network)?;
+        if let Kind::Frames(client) = std::mem::replace(&mut self.client, Kind::Nobody) {
+            self.client = Kind::Ip(Box::new(IpClient::open(*client, network)?));
+        }
+        Ok(())
+    }
+
     /// A frame that the program has, which is no longer its own.
     pub(crate) fn take_held(&mut self, number: u32) -> Result<Held, Failure> {
         let held = self.held.get_mut(number as usize).and_then(Option::take);
@@ -100,11 +151,12 @@ impl Parts {
         reserved.ok_or_else(|| Failure::no_frame(number, "buffer"))
     }
 
-    pub(crate) fn properties(&self) -> ForebayClientProperties {
-        let welcome = self.client.welcome();
+    pub(crate) fn properties(&mut self) -> Result<ForebayClientProperties, Failure> {
+        let client = self.client()?;
+        let welcome = client.welcome();
         let mut said = ForebayClientProperties {
             mtu_bytes: welcome.mtu_bytes,
-            frame_bytes_max: self.client.frame_bytes_max() as u32,
+            frame_bytes_max: client.frame_bytes_max() as u32,
             receive_frames: welcome.receive.frames,
             receive_frame_bytes: welcome.receive.frame_bytes,
             transmit_frames: welcome.transmit.frames,
@@ -118,11 +170,11 @@ impl Parts {
             *to = address(*from);
             said.address_count += 1;
         }
-        said
+        Ok(said)
     }
 }
 
-fn address(from: IpAddr) -> ForebayClientAddress {
+pub(crate) fn address(from: IpAddr) -> ForebayClientAddress {
     let mut to = ForebayClientAddress::default();
     match from {
         IpAddr::V4(from) => {

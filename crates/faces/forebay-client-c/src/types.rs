@@ -1,7 +1,7 @@
 //! What goes over the border by value. The test `header` makes the header of this file and of `abi.rs`: the documentation here is for people who write C.
 
 /// Version of this interface: forebay_client_abi() says that of the library that was loaded.
-pub const FOREBAY_CLIENT_ABI: u32 = 1;
+pub const FOREBAY_CLIENT_ABI: u32 = 2;
 
 /// It is done; where something may be there or not, nothing is.
 pub const FOREBAY_CLIENT_OK: i32 = 0;
@@ -14,6 +14,8 @@ pub const FOREBAY_CLIENT_ROOM: i32 = 2;
 pub const FOREBAY_CLIENT_DUE: i32 = 3;
 /// A signal was handled by this thread, or the bell rang for what was taken already: wait again.
 pub const FOREBAY_CLIENT_EARLY: i32 = 4;
+/// A socket has something for the program: a datagram, or room after FOREBAY_CLIENT_FULL.
+pub const FOREBAY_CLIENT_READY: i32 = 5;
 
 /// An argument is NULL, or not what it must be.
 pub const FOREBAY_CLIENT_ARGUMENT: i32 = -1;
@@ -27,9 +29,9 @@ pub const FOREBAY_CLIENT_SILENT: i32 = -4;
 pub const FOREBAY_CLIENT_GONE: i32 = -5;
 /// What came is not what a multiplexer sends, or its memory not what it should be.
 pub const FOREBAY_CLIENT_PROTOCOL: i32 = -6;
-/// All buffers are on their way: wait until some are back.
+/// All buffers are on their way, or as many datagrams wait as a socket keeps: wait until some are back, or sent.
 pub const FOREBAY_CLIENT_FULL: i32 = -7;
-/// A frame of a length that the link does not take.
+/// A frame or datagram of a length that the link does not take, or a datagram for which the program has too little room.
 pub const FOREBAY_CLIENT_LENGTH: i32 = -8;
 /// A number of no frame that this program has: out of range, never given, or given back before.
 pub const FOREBAY_CLIENT_NO_FRAME: i32 = -9;
@@ -37,6 +39,16 @@ pub const FOREBAY_CLIENT_NO_FRAME: i32 = -9;
 pub const FOREBAY_CLIENT_BUSY: i32 = -10;
 /// A defect of the library, whose text is for its makers. The client can only be disconnected.
 pub const FOREBAY_CLIENT_DEFECT: i32 = -11;
+/// The client has an IP stack, and its frames are the stack's; or it has none, and the call is for one that has.
+pub const FOREBAY_CLIENT_STACK: i32 = -12;
+/// A number of no socket that is open.
+pub const FOREBAY_CLIENT_NO_SOCKET: i32 = -13;
+/// The port has a socket of this client, or it has as many sockets as it may have (64).
+pub const FOREBAY_CLIENT_TAKEN: i32 = -14;
+/// There is no way to that address: it is in no network of the client, and there is no gateway.
+pub const FOREBAY_CLIENT_NO_WAY: i32 = -15;
+/// The place has no IP address in the multiplexer's file.
+pub const FOREBAY_CLIENT_NO_ADDRESS: i32 = -16;
 
 /// Most addresses of a client.
 pub const FOREBAY_CLIENT_ADDRESSES_MAX: usize = 8;

@@ -16,7 +16,7 @@ const COLUMNS: usize = 100;
 
 const HEAD: &str = r#"/*
  * The client of Forebay's multiplexer: frames of a network card that a daemon owns, through shared
- * memory, without privileges. docs/MULTIPLEXER.md is about the daemon and its file.
+ * memory, without privileges; and sockets over an IP stack, if the program wants one. docs/MULTIPLEXER.md is about the daemon and its file.
  *
  * Made from the sources in Rust, and not by hand: see tests/header.rs of the crate forebay-client-c.
  *
@@ -33,6 +33,10 @@ const HEAD: &str = r#"/*
  * Pointers. NULL is FOREBAY_CLIENT_ARGUMENT wherever a pointer is asked for. Others are the
  * caller's word: memory that it has, or a client that forebay_client_connect() gave and
  * forebay_client_disconnect() did not take. No copy of that pointer is used behind the disconnect.
+ *
+ * IP. After forebay_client_ip_open() the client's frames are those of an IP stack, and the program
+ * has sockets of UDP, which are named by numbers. The stack works while a call with its client does,
+ * and sends no fragments. forebay_client_ip_get_counts() says what became of each datagram.
  *
  * Frames. What is received is the program's until it is released, what is reserved until it is sent
  * or put back: after that its memory is not read or written any more. Both show to the multiplexer
@@ -78,7 +82,8 @@ fn the_header_is_what_the_sources_declare() {
 
 fn header() -> String {
     let mut header = HEAD.to_owned();
-    for source in ["src/types.rs", "src/abi.rs"] {
+    let sources = ["types.rs", "ip_types.rs", "abi.rs", "ip.rs"];
+    for source in sources.map(|name| format!("src/{name}")) {
         let text = fs::read_to_string(folder().join(source)).unwrap();
         for item in syn::parse_file(&text).unwrap().items {
             header += &declaration(&item);

@@ -13,6 +13,7 @@ static forebay_client_frame frame;
 static forebay_client_buffer buffer;
 static forebay_client_counts counts;
 static forebay_client_properties place;
+static forebay_client_ip_counts ip_counts;
 
 #define IS(expected, call) is(expected, call, __LINE__, #call)
 
@@ -32,6 +33,13 @@ static void said(const char *text)
     fprintf(stderr, "'%s' is not in '%s'\n", text, forebay_client_error_text());
     exit(1);
 }
+
+static const uint8_t near_by[] = {10, 0, 0, 2}, far_off[] = {192, 0, 2, 1};
+static uint8_t data[2000];
+static forebay_client_endpoint peer;
+static uint32_t number, other;
+static uint64_t sleep_ns;
+static size_t bytes;
 
 static void without_a_client(const char *socket, const char *name)
 {
@@ -64,6 +72,94 @@ static void without_a_client(const char *socket, const char *name)
     IS(FOREBAY_CLIENT_ARGUMENT, forebay_client_descriptor(NULL));
     IS(FOREBAY_CLIENT_ARGUMENT, forebay_client_arm(NULL));
     IS(FOREBAY_CLIENT_ARGUMENT, forebay_client_get_counts(NULL, &counts));
+    IS(FOREBAY_CLIENT_ARGUMENT, forebay_client_ip_open(NULL, NULL));
+    IS(FOREBAY_CLIENT_ARGUMENT, forebay_client_udp_open(NULL, 0, &number));
+    IS(FOREBAY_CLIENT_ARGUMENT, forebay_client_udp_port(NULL, 1));
+    IS(FOREBAY_CLIENT_ARGUMENT, forebay_client_udp_close(NULL, 1));
+    IS(FOREBAY_CLIENT_ARGUMENT, forebay_client_udp_send(NULL, 1, &peer, data, 1));
+    IS(FOREBAY_CLIENT_ARGUMENT, forebay_client_udp_receive(NULL, 1, data, sizeof data, &bytes, &peer, 0));
+    IS(FOREBAY_CLIENT_ARGUMENT, forebay_client_ip_wait(NULL, 0));
+    IS(FOREBAY_CLIENT_ARGUMENT, forebay_client_ip_arm(NULL, &sleep_ns));
+    IS(FOREBAY_CLIENT_ARGUMENT, forebay_client_ip_get_counts(NULL, &ip_counts));
+}
+
+/* Calls for a client with a stack, of one that has none. */
+static void without_a_stack(void)
+{
+    IS(FOREBAY_CLIENT_STACK, forebay_client_udp_open(client, 9500, &number));
+    said("call forebay_client_ip_open first");
+    IS(FOREBAY_CLIENT_STACK, forebay_client_udp_port(client, 1));
+    IS(FOREBAY_CLIENT_STACK, forebay_client_udp_close(client, 1));
+    peer.address.version = 4;
+    IS(FOREBAY_CLIENT_STACK, forebay_client_udp_send(client, 1, &peer, data, 1));
+    IS(FOREBAY_CLIENT_STACK, forebay_client_udp_receive(client, 1, data, sizeof data, &bytes, &peer, 0));
+    IS(FOREBAY_CLIENT_STACK, forebay_client_ip_wait(client, 0));
+    IS(FOREBAY_CLIENT_STACK, forebay_client_ip_arm(client, &sleep_ns));
+    IS(FOREBAY_CLIENT_STACK, forebay_client_ip_get_counts(client, &ip_counts));
+}
+
+static int32_t sent_to(uint8_t version, const uint8_t *four, uint16_t port, size_t size)
+{
+    memset(&peer, 0, sizeof peer);
+    peer.address.version = version;
+    memcpy(peer.address.bytes, four, 4);
+    peer.port = port;
+    return forebay_client_udp_send(client, number, &peer, data, size);
+}
+
+static void stack(void)
+{
+    forebay_client_network network = {33, 64, {0, {0}}, {0, {0}}};
+    IS(FOREBAY_CLIENT_ARGUMENT, forebay_client_ip_open(client, &network));
+    said("a prefix of 33 bits");
+    network.prefix_v4 = 24;
+    network.gateway_v4.version = 6;
+    IS(FOREBAY_CLIENT_ARGUMENT, forebay_client_ip_open(client, &network));
+    said("gateway_v4 is of the other version");
+    network.gateway_v4.version = 5;
+    IS(FOREBAY_CLIENT_ARGUMENT, forebay_client_ip_open(client, &network));
+    /* It is as it was. */
+    IS(FOREBAY_CLIENT_OK, forebay_client_reserve(client, &buffer));
+    IS(FOREBAY_CLIENT_OK, forebay_client_ip_open(client, NULL));
+    IS(FOREBAY_CLIENT_STACK, forebay_client_ip_open(client, NULL));
+    IS(FOREBAY_CLIENT_STACK, forebay_client_receive(client, &frame));
+    IS(FOREBAY_CLIENT_STACK, forebay_client_reserve(client, &buffer));
+    IS(FOREBAY_CLIENT_STACK, forebay_client_send_copy(client, data, 60));
+    IS(FOREBAY_CLIENT_STACK, forebay_client_wait(client, 0));
+    IS(FOREBAY_CLIENT_STACK, forebay_client_arm(client));
+    /* What the program has stays its own. */
+    IS(FOREBAY_CLIENT_OK, forebay_client_release(client, frame.number));
+    IS(FOREBAY_CLIENT_OK, forebay_client_put_back(client, buffer.number));
+    IS(FOREBAY_CLIENT_NO_SOCKET, forebay_client_udp_port(client, 0));
+    IS(FOREBAY_CLIENT_NO_SOCKET, forebay_client_udp_close(client, UINT32_MAX));
+    IS(FOREBAY_CLIENT_ARGUMENT, forebay_client_udp_open(client, 9500, NULL));
+    IS(FOREBAY_CLIENT_OK, forebay_client_udp_open(client, 9500, &number));
+    IS(9500, forebay_client_udp_port(client, number));
+    IS(FOREBAY_CLIENT_TAKEN, forebay_client_udp_open(client, 9500, &other));
+    said("port 9500 has a socket");
+    IS(FOREBAY_CLIENT_ARGUMENT, forebay_client_udp_send(client, number, NULL, data, 1));
+    IS(FOREBAY_CLIENT_ARGUMENT, forebay_client_udp_send(client, number, &peer, NULL, 1));
+    IS(FOREBAY_CLIENT_ARGUMENT, sent_to(0, near_by, 1, 1));
+    IS(FOREBAY_CLIENT_ARGUMENT, sent_to(7, near_by, 1, 1));
+    IS(FOREBAY_CLIENT_ARGUMENT, sent_to(4, near_by, 0, 1));
+    IS(FOREBAY_CLIENT_NO_WAY, sent_to(4, far_off, 1, 1));
+    IS(FOREBAY_CLIENT_LENGTH, sent_to(4, near_by, 1, 1473));
+    IS(FOREBAY_CLIENT_LENGTH, sent_to(4, near_by, 1, (size_t)-1));
+    IS(FOREBAY_CLIENT_ARGUMENT, forebay_client_udp_receive(client, number, NULL, 1, &bytes, &peer, 0));
+    IS(FOREBAY_CLIENT_ARGUMENT, forebay_client_udp_receive(client, number, data, 1, NULL, &peer, 0));
+    IS(FOREBAY_CLIENT_ARGUMENT, forebay_client_udp_receive(client, number, data, 1, &bytes, NULL, 0));
+    IS(FOREBAY_CLIENT_DUE, forebay_client_udp_receive(client, number, data, 1, &bytes, &peer, 1000));
+    IS(FOREBAY_CLIENT_DUE, forebay_client_ip_wait(client, 1000));
+    IS(FOREBAY_CLIENT_ARGUMENT, forebay_client_ip_arm(client, NULL));
+    IS(FOREBAY_CLIENT_OK, forebay_client_ip_arm(client, &sleep_ns));
+    if (sleep_ns == 0 || sleep_ns > 3600000000000u)
+        exit(1);
+    IS(FOREBAY_CLIENT_ARGUMENT, forebay_client_ip_get_counts(client, NULL));
+    IS(FOREBAY_CLIENT_OK, forebay_client_ip_get_counts(client, &ip_counts));
+    if (ip_counts.asked.items != 0 || ip_counts.frames_sent.items != 0)
+        exit(1);
+    IS(FOREBAY_CLIENT_OK, forebay_client_udp_close(client, number));
+    IS(FOREBAY_CLIENT_NO_SOCKET, forebay_client_udp_close(client, number));
 }
 
 static void frames(void)
@@ -163,6 +259,7 @@ int main(int argc, char **argv)
     IS(FOREBAY_CLIENT_OK, forebay_client_get_properties(client, &place));
     puts("connected");
     fflush(stdout);
+    without_a_stack();
     frames();
     buffers();
     threads();
@@ -170,6 +267,7 @@ int main(int argc, char **argv)
     IS(FOREBAY_CLIENT_OK, forebay_client_get_counts(client, &counts));
     if (counts.received != 2 || counts.sent != 2 || counts.sent_bytes != 120)
         return 1;
+    stack();
     IS(FOREBAY_CLIENT_OK, forebay_client_disconnect(&client));
     IS(FOREBAY_CLIENT_ARGUMENT, forebay_client_disconnect(&client));
     puts("all was refused");

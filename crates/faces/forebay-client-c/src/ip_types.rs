@@ -1,0 +1,78 @@
+//! What goes over the border by value with an IP stack. The test `header` makes the header of this file as well: the documentation here is for people who write C.
+
+use crate::types::ForebayClientAddress;
+
+/// The network of a client: the multiplexer says its addresses alone. Zeroes are no networks and no gateways; NULL in their place is 24 and 64 bits.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ForebayClientNetwork {
+    /// Bits of an address of version 4 that name the network, 0 to 32.
+    pub prefix_v4: u8,
+    /// Bits of an address of version 6 that name the network, 0 to 128.
+    pub prefix_v6: u8,
+    /// The way to other networks of version 4; version 0: there is none.
+    pub gateway_v4: ForebayClientAddress,
+    /// The way to other networks of version 6; version 0: there is none.
+    pub gateway_v6: ForebayClientAddress,
+}
+
+/// An address and a port.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ForebayClientEndpoint {
+    /// The address.
+    pub address: ForebayClientAddress,
+    /// The port, as a number of this host.
+    pub port: u16,
+}
+
+/// Datagrams, and bytes of their payload.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ForebayClientDatagrams {
+    /// Datagrams.
+    pub items: u64,
+    /// Bytes of their payload.
+    pub bytes: u64,
+}
+
+/// Datagrams of all sockets of a client, those that were closed among them: received = taken + queue_full + unread + closed_unread, and
+/// asked = sent + unresolved + no_way + unsent + closed_unsent.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ForebayClientIpCounts {
+    /// Those that came for a socket.
+    pub received: ForebayClientDatagrams,
+    /// Those that the program has taken.
+    pub taken: ForebayClientDatagrams,
+    /// Those that were dropped, as many waited for the program as the socket keeps.
+    pub queue_full: ForebayClientDatagrams,
+    /// Those that wait for the program now.
+    pub unread: ForebayClientDatagrams,
+    /// Those that waited for the program when it closed their socket.
+    pub closed_unread: ForebayClientDatagrams,
+    /// Those that the program handed over.
+    pub asked: ForebayClientDatagrams,
+    /// Those in frames that the multiplexer was handed.
+    pub sent: ForebayClientDatagrams,
+    /// Those that were given up, as nobody said for 3 s which Ethernet address their receiver has.
+    pub unresolved: ForebayClientDatagrams,
+    /// Those that the stack refused to send.
+    pub no_way: ForebayClientDatagrams,
+    /// Those that wait to be sent now.
+    pub unsent: ForebayClientDatagrams,
+    /// Those that waited to be sent when the program closed their socket.
+    pub closed_unsent: ForebayClientDatagrams,
+    /// Frames with a datagram that the multiplexer was handed: the second party of what was sent.
+    pub frames_sent: ForebayClientDatagrams,
+    /// Datagrams that came and that no socket took: none has their port, or the stack refuses them, for their check sum, say.
+    pub unclaimed: u64,
+    /// Calls that found as many waiting as the socket keeps (FOREBAY_CLIENT_FULL).
+    pub refused_full: u64,
+    /// Times that the stack had something to send and all buffers were on their way.
+    pub no_room: u64,
+    /// Answers of the stack (to a neighbour's question, say) that were lost, as all buffers were on their way.
+    pub answers_lost: u64,
+    /// Frames that came with another tag than that of the client's VLAN.
+    pub foreign_tag: u64,
+}
