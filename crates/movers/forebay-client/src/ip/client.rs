@@ -381,8 +381,7 @@ impl IpClient {
         Ok(has_sent)
     }
 
-    /// Takes turns, and sleeps, until there is something for the program, or that time has come; whether there is something. It may end before, with nothing:
-    /// then a turn was taken, or a signal was handled.
+    /// Takes turns, and sleeps, until there is something for the program, or that time has come; whether there is something. A signal does not end it.
     ///
     /// # Errors
     /// The multiplexer is gone, behind all that it gave; or its memory has what an honest one does not write.
