@@ -64,6 +64,7 @@ fn mux(faults_of_a_kind_max: Option<u32>) -> Mux {
     let classifier = Classifier::new(&rules, &[]).expect("two stations");
     let config_of_mux = MuxConfig {
         receive_buffers: 5,
+        card_buffers: 0,
         classes: vec![ClassConfig {
             policy: PolicyConfig::RoundRobin,
             guard_ns: None,

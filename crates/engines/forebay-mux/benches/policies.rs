@@ -161,6 +161,7 @@ fn mux(clients: u8) -> Mux {
     }];
     let config = MuxConfig {
         receive_buffers: 4096,
+        card_buffers: 0,
         classes,
         faults_of_a_kind_max: Some(100),
     };

@@ -9,13 +9,20 @@
 //! A frame to several clients lies in one buffer with a reference for each. Each reference is charged as a whole buffer to its client: a shared buffer is
 //! free again only when the slowest has given it back, and if it counted once, a client could lose its guarantee to one that keeps what both hold. Sharing so
 //! saves the copies, and not the room. As there are at most as many buffers in use as there are references, the pool is never shorter than the charges say.
+//!
+//! Where a card receives into the buffers themselves it has some of them *lent* ([`Lent`]), and as many are there beyond those that clients share: whatever clients keep,
+//! the card has its own number of buffers to receive into. A buffer in which a frame came for a client is the client's, and the card is lent another one.
 
 use forebay_ledger::{DropReason, PerReason, reasons};
 use thiserror::Error;
 
+mod lent;
+
 use crate::account::Items;
 use crate::client::{CLIENTS_MAX, ClientId, ClientSet};
 use forebay_settings::{OutOfRange, in_range};
+
+pub use lent::Lent;
 
 /// Most buffers of a pool.
 pub const BUFFERS_MAX: u32 = 1 << 20;
@@ -151,8 +158,13 @@ struct Buffer {
 /// The pool of receive buffers.
 #[derive(Clone, Debug)]
 pub struct ReceivePool {
+    /// Those that clients share, and those of the card.
     buffers: Vec<Buffer>,
     free: Vec<u32>,
+    /// Buffers that clients share.
+    shared: u32,
+    /// Buffers that the card has.
+    lent: u32,
     holders: Vec<Option<Holder>>,
     counts: Vec<HoldCounts>,
     /// Sum of the guarantees.
@@ -166,15 +178,19 @@ pub struct ReceivePool {
 }
 
 impl ReceivePool {
-    /// Makes a pool of so many buffers, 1 to [`BUFFERS_MAX`], of which no client has any.
+    /// Makes a pool of so many buffers for clients, 1 to [`BUFFERS_MAX`], and so many more for a card that receives into them, up to as many. No client has any.
     ///
     /// # Errors
-    /// Their number is outside the range.
-    pub fn new(buffers: u32) -> Result<Self, OutOfRange> {
+    /// Either number is outside its range.
+    pub fn new(buffers: u32, card_buffers: u32) -> Result<Self, OutOfRange> {
         in_range("buffers", buffers.into(), 1, BUFFERS_MAX.into())?;
+        in_range("card_buffers", card_buffers.into(), 0, BUFFERS_MAX.into())?;
+        let all = buffers + card_buffers;
         Ok(Self {
-            buffers: vec![Buffer::default(); buffers as usize],
-            free: (0..buffers).rev().collect(),
+            buffers: vec![Buffer::default(); all as usize],
+            free: (0..all).rev().collect(),
+            shared: buffers,
+            lent: 0,
             holders: vec![None; CLIENTS_MAX],
             counts: vec![HoldCounts::default(); CLIENTS_MAX],
             promised: 0,
@@ -184,13 +200,9 @@ impl ReceivePool {
         })
     }
 
-    const fn size(&self) -> u32 {
-        self.buffers.len() as u32
-    }
-
     /// Buffers that no client is charged for.
     const fn left(&self) -> u32 {
-        self.size() - self.charged
+        self.shared - self.charged
     }
 
     /// Keeps what is left for clients that have not all of their guarantee yet.
@@ -264,7 +276,7 @@ impl ReceivePool {
 
     /// Promises a client another guarantee, if all of them are no more than the pool.
     fn promise(&mut self, client: ClientId, before: u32, asked: u32) -> Result<(), ShareError> {
-        let left = self.size() - (self.promised - before);
+        let left = self.shared - (self.promised - before);
         if asked > left {
             return Err(ShareError::Promised {
                 client,
@@ -314,14 +326,21 @@ impl ReceivePool {
         }
     }
 
-    /// Gives a client a buffer for a frame of so many bytes.
+    /// Gives a client a buffer for a frame of so many bytes: the one that the card received it in, where it is named here, and a free one otherwise.
     ///
     /// # Errors
-    /// As [`Self::admit`].
+    /// As [`Self::admit`]. The card's buffer is its own then.
     #[inline]
-    pub fn give(&mut self, client: ClientId, bytes: u32) -> Result<BufferId, DeliveryDrop> {
+    pub fn give(
+        &mut self,
+        client: ClientId,
+        bytes: u32,
+        card: &mut Option<Lent>,
+    ) -> Result<BufferId, DeliveryDrop> {
         self.admit(client)?;
-        let buffer = self.free.pop().ok_or(DeliveryDrop::PoolEmpty)?;
+        let filled = card.take().map(|lent| self.accept(lent));
+        let buffer = filled.or_else(|| self.free.pop());
+        let buffer = buffer.ok_or(DeliveryDrop::PoolEmpty)?;
         self.buffers[buffer as usize] = Buffer {
             references: 0,
             bytes,
@@ -330,17 +349,19 @@ impl ReceivePool {
         Ok(BufferId(buffer))
     }
 
-    /// Gives each of these clients a reference to one buffer for a frame of so many bytes, as far as each can have one, and says to `each` which or why not.
+    /// Gives each of these clients a reference to one buffer for a frame of so many bytes, as far as each can have one, and says to `each` which or why not. The buffer is
+    /// the one of [`Self::give`].
     pub fn give_all(
         &mut self,
         clients: &ClientSet,
         bytes: u32,
+        card: &mut Option<Lent>,
         mut each: impl FnMut(ClientId, Result<BufferId, DeliveryDrop>),
     ) {
         let mut shared = None;
         for client in clients.iter() {
             let given = match shared {
-                None => self.give(client, bytes),
+                None => self.give(client, bytes, card),
                 Some(buffer) => self.admit(client).map(|()| {
                     self.charge(client, buffer);
                     BufferId(buffer)
@@ -373,10 +394,10 @@ impl ReceivePool {
     /// The client does not hold it, which is counted here and changes nothing else.
     #[inline]
     pub fn take_back(&mut self, client: ClientId, buffer: BufferId) -> Result<(), ReturnFault> {
-        let size = self.size();
+        let buffers = self.buffers.len();
         let holder = self.holders[client.index()].as_mut();
         let checked = match holder {
-            _ if buffer.0 >= size => Err(ReturnFault::BufferUnknown),
+            _ if buffer.0 as usize >= buffers => Err(ReturnFault::BufferUnknown),
             Some(holder) if holder.has(buffer.0) => Ok(holder),
             _ => Err(ReturnFault::NotHeld),
         };
@@ -424,7 +445,7 @@ impl ReceivePool {
         of.bytes
     }
 
-    /// Buffers that no client holds.
+    /// Buffers that neither a client nor the card has.
     #[must_use]
     pub const fn free_frames(&self) -> u32 {
         self.free.len() as u32

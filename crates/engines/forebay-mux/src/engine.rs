@@ -1,8 +1,9 @@
 //! The whole: frames in from the card, to clients; packets of clients out to the card; each of both in books.
 //!
-//! The memory is the caller's. A frame that is for a client gets the number of a buffer, into which the caller copies it; a packet that a client hands over
-//! is named by a descriptor that the caller has copied out of the client's memory.
+//! The memory is the caller's. A frame that is for a client gets the number of a buffer, into which the caller copies it, or in which its card received it; a packet that a
+//! client hands over is named by a descriptor that the caller has copied out of the client's memory.
 
+mod card;
 mod lies;
 
 use core::fmt;
@@ -10,7 +11,7 @@ use core::fmt;
 use thiserror::Error;
 
 use crate::account::{ClientCounts, DeliveryCounts, FrameCounts, Residual};
-use crate::buffers::{BufferId, DeliveryDrop, ReceivePool, ReturnFault, Share, ShareError};
+use crate::buffers::{BufferId, DeliveryDrop, Lent, ReceivePool, ReturnFault, Share, ShareError};
 use crate::classify::{Classifier, Verdict};
 use crate::client::{CLIENTS_MAX, ClientId, ClientSet};
 use crate::descriptor::{Descriptor, DescriptorCheck, DescriptorFault, TransmitLimits};
@@ -25,6 +26,8 @@ use forebay_settings::{OutOfRange, in_range};
 pub struct MuxConfig {
     /// Receive buffers, 1 to 2^20.
     pub receive_buffers: u32,
+    /// Buffers beyond those, which a card that receives into them always has, 0 to 2^20; none: each frame is copied into one.
+    pub card_buffers: u32,
     /// Classes of clients for sending, the first one first.
     pub classes: Vec<ClassConfig>,
     /// After so many lies of one kind a client is disconnected, 1 to 2^32 − 1; none: never.
@@ -58,7 +61,8 @@ pub enum ClientError {
 
 /// What the caller does for a frame.
 pub trait Outlet {
-    /// Copies the frame into this buffer and hands it to the client. With a frame to several clients the same buffer comes again for each of them.
+    /// Copies the frame into this buffer, unless it was received there ([`Mux::handle_frame_in`]), and hands it to the client. With a frame to several clients the same
+    /// buffer comes again for each of them.
     fn give(&mut self, client: ClientId, buffer: BufferId);
 
     /// Sends an answer of the responder.
@@ -126,7 +130,7 @@ impl Mux {
         }
         Ok(Self {
             classifier,
-            pool: ReceivePool::new(config.receive_buffers)?,
+            pool: ReceivePool::new(config.receive_buffers, config.card_buffers)?,
             responder: Responder::default(),
             transmit: Transmit::new(&config.classes)?,
             checks: core::iter::repeat_with(|| None).take(CLIENTS_MAX).collect(),
@@ -232,13 +236,18 @@ impl Mux {
     /// Takes a frame that the card received, 65,550 bytes at most.
     #[inline]
     pub fn handle_frame(&mut self, frame: &[u8], outlet: &mut impl Outlet) {
+        self.handle(frame, &mut None, outlet);
+    }
+
+    #[inline]
+    fn handle(&mut self, frame: &[u8], card: &mut Option<Lent>, outlet: &mut impl Outlet) {
         let bytes = frame.len() as u32;
         self.frames.came.add(bytes);
         match self.judge(frame) {
             Verdict::Dropped(_) => {}
             Verdict::Client(client) => {
                 self.frames.to_client.add(bytes);
-                self.deliver(client, bytes, outlet);
+                self.deliver(client, bytes, card, outlet);
             }
             Verdict::Responder => {
                 self.respond(frame, outlet);
@@ -251,7 +260,7 @@ impl Mux {
                 self.frames.group_questions += u64::from(is_question);
                 let copies = clients.len().into();
                 self.frames.group_copies.add_times(copies, bytes);
-                self.deliver_group(&clients, bytes, outlet);
+                self.deliver_group(&clients, bytes, card, outlet);
                 if is_question {
                     self.respond(frame, outlet);
                 }
@@ -272,21 +281,34 @@ impl Mux {
 
     /// Gives a frame to one client.
     #[inline]
-    fn deliver(&mut self, client: ClientId, bytes: u32, outlet: &mut impl Outlet) {
+    fn deliver(
+        &mut self,
+        client: ClientId,
+        bytes: u32,
+        card: &mut Option<Lent>,
+        outlet: &mut impl Outlet,
+    ) {
         self.known.insert(client);
         self.deliveries[client.index()].came.add(bytes);
-        let given = self.pool.give(client, bytes);
+        let given = self.pool.give(client, bytes, card);
         self.deliveries[client.index()].end(client, bytes, given, outlet);
     }
 
     /// Gives a frame to several clients.
-    fn deliver_group(&mut self, clients: &ClientSet, bytes: u32, outlet: &mut impl Outlet) {
+    fn deliver_group(
+        &mut self,
+        clients: &ClientSet,
+        bytes: u32,
+        card: &mut Option<Lent>,
+        outlet: &mut impl Outlet,
+    ) {
         for client in clients.iter() {
             self.known.insert(client);
             self.deliveries[client.index()].came.add(bytes);
         }
         let deliveries = &mut self.deliveries;
-        self.pool.give_all(clients, bytes, |client, given| {
+        let pool = &mut self.pool;
+        pool.give_all(clients, bytes, card, |client, given| {
             deliveries[client.index()].end(client, bytes, given, outlet);
         });
         self.frames.to_group.add(bytes);
@@ -444,12 +466,6 @@ impl Mux {
     pub fn residual(&self) -> Residual {
         let clients = self.known.iter().map(|client| self.counts(client));
         Residual::of_all(&self.frames, self.responder.counts(), clients)
-    }
-
-    /// Receive buffers that no client holds.
-    #[must_use]
-    pub const fn free_frames(&self) -> u32 {
-        self.pool.free_frames()
     }
 }
 

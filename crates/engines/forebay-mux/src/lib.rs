@@ -35,7 +35,7 @@
 //! let (echo, mac) = (ClientId::new(0), Mac([2, 0, 0, 0, 0, 1]));
 //! let rules = [Rule { destination_mac: Some(mac), ..Rule::of(echo) }];
 //! let classes = vec![ClassConfig { policy: PolicyConfig::RoundRobin, guard_ns: None }];
-//! let config = MuxConfig { receive_buffers: 1024, classes, faults_of_a_kind_max: Some(100) };
+//! let config = MuxConfig { receive_buffers: 1024, card_buffers: 0, classes, faults_of_a_kind_max: Some(100) };
 //! let mut mux = Mux::new(&config, Classifier::new(&rules, &[])?)?;
 //! mux.add_client(echo, &ClientConfig {
 //!     share: Share { queue_frames: 512, guaranteed_frames: 64 },

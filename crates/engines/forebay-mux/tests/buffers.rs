@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-use forebay_mux::buffers::{BufferId, DeliveryDrop, ReceivePool, ReturnFault, Share, ShareError};
+use forebay_mux::buffers::{
+    BufferId, DeliveryDrop, Lent, ReceivePool, ReturnFault, Share, ShareError,
+};
 use forebay_mux::{ClientId, ClientSet, Items, OutOfRange};
 use proptest::prelude::*;
 
@@ -16,6 +18,10 @@ struct Model {
     /// As much of its guarantee as is kept for a client.
     granted: [u32; CLIENTS as usize],
     rows: Vec<(u8, u32)>,
+    /// Buffers beyond those that clients share.
+    card: usize,
+    /// Those that the card has.
+    lent: Vec<Lent>,
 }
 
 impl Model {
@@ -70,6 +76,16 @@ impl Model {
         }
     }
 
+    fn is_free(&self, buffer: u32) -> bool {
+        let is_held = self.rows.iter().any(|(_, held)| *held == buffer);
+        !is_held && self.lent.iter().all(|lent| lent.number() != buffer)
+    }
+
+    fn take_lent(&mut self, at: usize) -> Option<Lent> {
+        let count = self.lent.len();
+        (count > 0).then(|| self.lent.swap_remove(at % count))
+    }
+
     fn distinct(&self) -> usize {
         let mut buffers: Vec<_> = self.rows.iter().map(|(_, buffer)| *buffer).collect();
         buffers.sort_unstable();
@@ -87,6 +103,11 @@ enum Step {
     Remove(u8),
     Add(u8, u32, u32),
     Change(u8, u32, u32),
+    Lend,
+    /// One of those that the card has.
+    PutBack(usize),
+    /// The same with a frame for these clients in it.
+    Fill(usize, Vec<u8>),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -99,6 +120,9 @@ fn step() -> impl Strategy<Value = Step> {
         1 => client().prop_map(Step::Remove),
         2 => (client(), 1..20_u32, 0..12_u32).prop_map(|(client, queue, guaranteed)| Step::Add(client, queue, guaranteed)),
         2 => (client(), 1..20_u32, 0..12_u32).prop_map(|(client, queue, guaranteed)| Step::Change(client, queue, guaranteed)),
+        2 => Just(Step::Lend),
+        1 => any::<usize>().prop_map(Step::PutBack),
+        3 => (any::<usize>(), proptest::collection::vec(client(), 0..5)).prop_map(|(at, clients)| Step::Fill(at, clients)),
     ]
 }
 
@@ -106,31 +130,63 @@ fn id(client: u8) -> ClientId {
     ClientId::new(client)
 }
 
+fn give_all(pool: &mut ReceivePool, model: &mut Model, clients: &[u8], card: &mut Option<Lent>) {
+    let mut set = ClientSet::EMPTY;
+    clients.iter().for_each(|client| set.insert(id(*client)));
+    pool.give_all(&set, 60, card, |client, given| {
+        let client = client.index() as u8;
+        assert_eq!(given.map(|_| ()), model.admit(client));
+        if let Ok(buffer) = given {
+            assert!(model.lent.iter().all(|lent| lent.number() != buffer.0));
+            model.rows.push((client, buffer.0));
+        }
+    });
+}
+
+/// One step of the card, of both.
+fn apply_card(pool: &mut ReceivePool, model: &mut Model, step: &Step) {
+    match step {
+        Step::Lend => {
+            let lent = pool.lend();
+            assert_eq!(lent.is_some(), model.lent.len() < model.card);
+            if let Some(lent) = lent {
+                assert!(model.is_free(lent.number()), "{lent:?} twice");
+                model.lent.push(lent);
+            }
+        }
+        Step::PutBack(at) => {
+            if let Some(lent) = model.take_lent(*at) {
+                pool.put_back(lent);
+            }
+        }
+        Step::Fill(at, clients) => {
+            let mut card = model.take_lent(*at);
+            let number = card.as_ref().map(Lent::number);
+            let before = model.rows.len();
+            give_all(pool, model, clients, &mut card);
+            let mut given = model.rows[before..].iter();
+            // It is the clients' as soon as one of them has it, and the card's otherwise.
+            assert_eq!(card.is_some(), number.is_some() && given.len() == 0);
+            assert!(given.all(|(_, buffer)| number.is_none_or(|number| *buffer == number)));
+            model.lent.extend(card);
+        }
+        _ => {}
+    }
+}
+
 /// One step of both.
 fn apply(pool: &mut ReceivePool, model: &mut Model, step: &Step) {
     match step {
         Step::Give(client) => {
-            let given = pool.give(id(*client), 64);
+            let given = pool.give(id(*client), 64, &mut None);
             assert_eq!(given.map(|_| ()), model.admit(*client));
             if let Ok(buffer) = given {
-                assert!(
-                    model.rows.iter().all(|(_, held)| *held != buffer.0),
-                    "{buffer:?} twice"
-                );
+                assert!(model.is_free(buffer.0), "{buffer:?} twice");
                 model.rows.push((*client, buffer.0));
             }
         }
-        Step::GiveAll(clients) => {
-            let mut set = ClientSet::EMPTY;
-            clients.iter().for_each(|client| set.insert(id(*client)));
-            pool.give_all(&set, 60, |client, given| {
-                let client = client.index() as u8;
-                assert_eq!(given.map(|_| ()), model.admit(client));
-                if let Ok(buffer) = given {
-                    model.rows.push((client, buffer.0));
-                }
-            });
-        }
+        Step::GiveAll(clients) => give_all(pool, model, clients, &mut None),
+        Step::Lend | Step::PutBack(_) | Step::Fill(..) => apply_card(pool, model, step),
         Step::TakeBack(client, row, foreign) => {
             let held: Vec<u32> = model
                 .rows
@@ -145,7 +201,7 @@ fn apply(pool: &mut ReceivePool, model: &mut Model, step: &Step) {
                 model.rows.retain(|row| *row != (*client, named));
                 model.settle();
                 Ok(())
-            } else if named >= model.size {
+            } else if named as usize >= model.size as usize + model.card {
                 Err(ReturnFault::BufferUnknown)
             } else {
                 Err(ReturnFault::NotHeld)
@@ -209,14 +265,16 @@ proptest! {
     #[test]
     fn the_pool_does_what_a_list_of_holders_says(
         size in 1..40_u32,
+        card in 0..6_u32,
         steps in proptest::collection::vec(step(), 0..150),
     ) {
-        let mut pool = ReceivePool::new(size).unwrap();
-        let mut model = Model { size, ..Model::default() };
+        let mut pool = ReceivePool::new(size, card).unwrap();
+        let mut model = Model { size, card: card as usize, ..Model::default() };
         for step in &steps {
             apply(&mut pool, &mut model, step);
             prop_assert!(model.reserved() <= model.left() && model.left() <= pool.free_frames());
-            prop_assert_eq!(pool.free_frames() as usize, size as usize - model.distinct());
+            prop_assert_eq!(pool.lent_frames() as usize, model.lent.len());
+            prop_assert_eq!(pool.free_frames() as usize, size as usize + model.card - model.lent.len() - model.distinct());
             for client in 0..CLIENTS {
                 prop_assert_eq!(pool.held_frames(id(client)), model.held(client));
                 let counts = pool.counts(id(client));
@@ -229,7 +287,8 @@ proptest! {
             }
         }
         (0..CLIENTS).for_each(|client| apply(&mut pool, &mut model, &Step::Remove(client)));
-        prop_assert_eq!(pool.free_frames(), size);
+        model.lent.drain(..).for_each(|lent| pool.put_back(lent));
+        prop_assert_eq!(pool.free_frames(), size + card);
     }
 
     /// All clients are there from the begin: one that is below its guarantee is never refused, whatever others hold, alone or together with it.
@@ -237,12 +296,13 @@ proptest! {
     fn a_client_below_its_guarantee_always_gets_a_buffer(
         shares in proptest::collection::vec((1..20_u32, 0..12_u32), CLIENTS as usize),
         spare in 0..4_u32,
+        card in 0..6_u32,
         steps in proptest::collection::vec(step(), 0..200),
     ) {
         let shares: Vec<_> = shares.iter().map(|(queue, guaranteed)| Share { queue_frames: *queue, guaranteed_frames: *guaranteed.min(queue) }).collect();
         let promised: u32 = shares.iter().map(|share| share.guaranteed_frames).sum();
-        let mut pool = ReceivePool::new((promised + spare).max(1)).unwrap();
-        let mut model = Model { size: (promised + spare).max(1), ..Model::default() };
+        let mut pool = ReceivePool::new((promised + spare).max(1), card).unwrap();
+        let mut model = Model { size: (promised + spare).max(1), card: card as usize, ..Model::default() };
         for (client, share) in (0..).zip(&shares) {
             pool.add_client(id(client), *share).unwrap();
             model.shares.push((client, *share));
@@ -261,7 +321,7 @@ proptest! {
 
 #[test]
 fn one_that_keeps_what_all_got_takes_nothing_from_the_guarantee_of_another() {
-    let mut pool = ReceivePool::new(2).unwrap();
+    let mut pool = ReceivePool::new(2, 0).unwrap();
     let one = Share {
         queue_frames: 2,
         guaranteed_frames: 1,
@@ -277,46 +337,71 @@ fn one_that_keeps_what_all_got_takes_nothing_from_the_guarantee_of_another() {
     both.insert(id(0));
     both.insert(id(1));
     let mut buffers = Vec::new();
-    pool.give_all(&both, 60, |_, given| buffers.push(given.unwrap()));
+    pool.give_all(&both, 60, &mut None, |_, given| {
+        buffers.push(given.unwrap())
+    });
     assert_eq!(buffers[0], buffers[1]);
     assert_eq!(pool.free_frames(), 1);
     // The free buffer is not for the greedy one: client 0 gives back its half of the shared one, which client 1 keeps.
-    assert_eq!(pool.give(id(2), 60), Err(DeliveryDrop::PoolEmpty));
+    assert_eq!(
+        pool.give(id(2), 60, &mut None),
+        Err(DeliveryDrop::PoolEmpty)
+    );
     pool.take_back(id(0), buffers[0]).unwrap();
-    assert_eq!(pool.give(id(2), 60), Err(DeliveryDrop::PoolEmpty));
-    assert!(pool.give(id(0), 60).is_ok());
+    assert_eq!(
+        pool.give(id(2), 60, &mut None),
+        Err(DeliveryDrop::PoolEmpty)
+    );
+    assert!(pool.give(id(0), 60, &mut None).is_ok());
 }
 
 /// It comes when another holds all: what a third one is guaranteed stays that one's, and what comes back is kept for the new one.
 #[test]
 fn one_that_comes_late_takes_nothing_from_the_guarantee_of_a_third() {
-    let mut pool = ReceivePool::new(8).unwrap();
+    let mut pool = ReceivePool::new(8, 0).unwrap();
     let share = |queue_frames, guaranteed_frames| Share {
         queue_frames,
         guaranteed_frames,
     };
     pool.add_client(id(0), share(8, 0)).unwrap();
     pool.add_client(id(1), share(8, 2)).unwrap();
-    let held: Vec<_> = (0..6).map(|_| pool.give(id(0), 60).unwrap()).collect();
-    assert_eq!(pool.give(id(0), 60), Err(DeliveryDrop::PoolEmpty));
+    let held: Vec<_> = (0..6)
+        .map(|_| pool.give(id(0), 60, &mut None).unwrap())
+        .collect();
+    assert_eq!(
+        pool.give(id(0), 60, &mut None),
+        Err(DeliveryDrop::PoolEmpty)
+    );
     pool.add_client(id(2), share(8, 3)).unwrap();
-    assert_eq!(pool.give(id(2), 60), Err(DeliveryDrop::PoolEmpty));
+    assert_eq!(
+        pool.give(id(2), 60, &mut None),
+        Err(DeliveryDrop::PoolEmpty)
+    );
     held[..2]
         .iter()
         .for_each(|buffer| pool.take_back(id(0), *buffer).unwrap());
-    assert_eq!(pool.give(id(0), 60), Err(DeliveryDrop::PoolEmpty));
+    assert_eq!(
+        pool.give(id(0), 60, &mut None),
+        Err(DeliveryDrop::PoolEmpty)
+    );
     for client in [2, 1, 2, 1] {
-        assert!(pool.give(id(client), 60).is_ok(), "client {client}");
+        assert!(
+            pool.give(id(client), 60, &mut None).is_ok(),
+            "client {client}"
+        );
     }
     assert_eq!(pool.free_frames(), 0);
     pool.take_back(id(0), held[2]).unwrap();
-    assert_eq!(pool.give(id(0), 60), Err(DeliveryDrop::PoolEmpty));
-    assert!(pool.give(id(2), 60).is_ok());
+    assert_eq!(
+        pool.give(id(0), 60, &mut None),
+        Err(DeliveryDrop::PoolEmpty)
+    );
+    assert!(pool.give(id(2), 60, &mut None).is_ok());
 }
 
 #[test]
 fn no_more_is_guaranteed_than_there_is() {
-    let mut pool = ReceivePool::new(10).unwrap();
+    let mut pool = ReceivePool::new(10, 0).unwrap();
     let share = |queue_frames, guaranteed_frames| Share {
         queue_frames,
         guaranteed_frames,
@@ -334,6 +419,6 @@ fn no_more_is_guaranteed_than_there_is() {
     assert!(pool.add_client(id(1), share(0, 0)).is_err());
     assert_eq!(pool.remove_client(id(0)).items, 0);
     assert!(pool.add_client(id(1), share(8, 5)).is_ok());
-    let none: OutOfRange = ReceivePool::new(0).unwrap_err();
+    let none: OutOfRange = ReceivePool::new(0, 0).unwrap_err();
     assert_eq!(none.name, "buffers");
 }

@@ -10,7 +10,7 @@ use forebay_ledger::{
     DropReason, GroupWriter, LedgerReader, OneOf, RunWriter, SchemaBuilder, Words,
 };
 use forebay_mux::account::Accounts;
-use forebay_mux::buffers::{BufferId, DeliveryDrop, ReturnFault, Share};
+use forebay_mux::buffers::{BufferId, DeliveryDrop, Lent, ReturnFault, Share};
 use forebay_mux::classify::{Classifier, FrameDrop, Multicast, Rule, Wish};
 use forebay_mux::descriptor::{Descriptor, TransmitFault, TransmitLimits};
 use forebay_mux::policy::{PerClient, PolicyConfig};
@@ -32,6 +32,8 @@ const HOSTILE: u8 = 3;
 const MORTAL: u8 = 4;
 const GUARANTEED: u32 = 6;
 const REGION: u32 = 16;
+/// Buffers that the card always has: every other frame is received into one of them, and the others are copied.
+const CARD: u32 = 3;
 
 fn mac(client: u8) -> Mac {
     Mac([2, 0, 0, 0, 1, client])
@@ -78,6 +80,8 @@ fn policies() -> Vec<PolicyConfig> {
 /// Memory of the receive buffers, and what each client was given.
 struct Memory {
     frame: Vec<u8>,
+    /// The buffer that the frame was received into.
+    landed: Option<u32>,
     buffers: Vec<Vec<u8>>,
     given: Vec<VecDeque<(BufferId, Vec<u8>)>>,
     answers: u64,
@@ -85,7 +89,10 @@ struct Memory {
 
 impl Outlet for Memory {
     fn give(&mut self, client: ClientId, buffer: BufferId) {
-        self.buffers[buffer.0 as usize].clone_from(&self.frame);
+        match self.landed {
+            Some(landed) => assert_eq!(buffer, BufferId(landed)),
+            None => self.buffers[buffer.0 as usize].clone_from(&self.frame),
+        }
         self.given[client.index()].push_back((buffer, self.frame.clone()));
     }
 
@@ -99,6 +106,8 @@ struct World {
     mux: Mux,
     memory: Memory,
     in_card: VecDeque<(ClientId, Packet)>,
+    /// Buffers that the card receives into.
+    lent: VecDeque<Lent>,
     /// Buffers of their regions that well-behaved clients have themselves.
     own: Vec<Vec<u32>>,
     now_ns: u64,
@@ -130,6 +139,7 @@ impl World {
         let buffers = u32::from(CLIENTS) * GUARANTEED + 5;
         let config_of_mux = MuxConfig {
             receive_buffers: buffers,
+            card_buffers: CARD,
             classes: vec![class(first), class(second)],
             faults_of_a_kind_max: Some(20),
         };
@@ -146,7 +156,8 @@ impl World {
         }
         let memory = Memory {
             frame: Vec::new(),
-            buffers: vec![Vec::new(); buffers as usize],
+            landed: None,
+            buffers: vec![Vec::new(); (buffers + CARD) as usize],
             given: vec![VecDeque::new(); CLIENTS.into()],
             answers: 0,
         };
@@ -155,6 +166,7 @@ impl World {
             mux,
             memory,
             in_card: VecDeque::new(),
+            lent: VecDeque::new(),
             own,
             now_ns: 0,
             frames: 0,
@@ -171,7 +183,20 @@ impl World {
     fn receive(&mut self, frame: Vec<u8>) {
         self.frames += 1;
         self.memory.frame.clone_from(&frame);
-        self.mux.handle_frame(&frame, &mut self.memory);
+        if self.frames.is_multiple_of(2) {
+            self.memory.landed = None;
+            self.mux.handle_frame(&frame, &mut self.memory);
+            return;
+        }
+        // As a card does: it has all that it may have before a frame comes, and writes it into the one that it had first.
+        self.lent.extend(std::iter::from_fn(|| self.mux.lend()));
+        assert_eq!(self.lent.len(), CARD as usize);
+        let buffer = self.lent.pop_front().unwrap();
+        let number = buffer.number();
+        self.memory.buffers[number as usize].clone_from(&frame);
+        self.memory.landed = Some(number);
+        let back = self.mux.handle_frame_in(buffer, &frame, &mut self.memory);
+        self.lent.extend(back);
     }
 
     /// A well-behaved client gives back all that it has, and finds it as it was given.
@@ -429,6 +454,8 @@ proptest! {
         while !world.in_card.is_empty() {
             world.finish(true);
         }
+        prop_assert_eq!(world.mux.lent_frames() as usize, world.lent.len());
+        world.lent.drain(..).for_each(|buffer| world.mux.put_back(buffer));
         prop_assert_eq!(world.mux.free_frames() as usize, world.memory.buffers.len());
         for client in 0..CLIENTS {
             let counts = world.mux.counts(id(client));
@@ -443,8 +470,10 @@ proptest! {
 fn a_frame_to_all_lies_in_one_buffer_and_its_question_is_answered() {
     let mut world = World::new(1, 1);
     let free = world.mux.free_frames();
+    // The first of two that are received into buffers of the card: it has three of them, then two.
     world.receive(question(1));
-    assert_eq!(world.mux.free_frames(), free - 1);
+    assert_eq!(world.mux.free_frames(), free - CARD);
+    assert_eq!(world.mux.lent_frames(), CARD - 1);
     let given: Vec<_> = world.memory.given.iter().map(VecDeque::len).collect();
     assert_eq!((given, world.memory.answers), (vec![1, 0, 1, 0, 1], 1));
     world.receive(question(77));

@@ -118,6 +118,7 @@ impl MuxPlan {
     pub(crate) fn engine(&self) -> Result<Mux, MuxError> {
         let config = MuxConfig {
             receive_buffers: self.settings.receive_buffers,
+            card_buffers: 0,
             classes: self.class_configs()?,
             faults_of_a_kind_max: self.settings.faults_max(),
         };

@@ -26,6 +26,7 @@ fn busy() -> (Mux, Vec<BufferId>, Packet) {
     };
     let config = MuxConfig {
         receive_buffers: 16,
+        card_buffers: 0,
         classes: vec![ClassConfig {
             policy: PolicyConfig::RoundRobin,
             guard_ns: None,
