@@ -228,7 +228,7 @@ pub enum RingError {
         found: u64,
     },
     /// Peer: the memory could still change its size.
-    #[error("{what} is not sealed against a change of size (seals {found:#x})")]
+    #[error("{what} can still be changed by others: it lacks a seal (it has {found:#x})")]
     Seals {
         /// The memory.
         what: &'static str,

@@ -100,6 +100,24 @@ pub(crate) fn verify(
     fd: BorrowedFd<'_>,
     expected: u64,
 ) -> Result<(), RingError> {
+    verify_seals(what, fd, expected, SealFlags::GROW | SealFlags::SHRINK)
+}
+
+/// The same of one that nobody can map for writing any more.
+pub(crate) fn verify_own(
+    what: &'static str,
+    fd: BorrowedFd<'_>,
+    expected: u64,
+) -> Result<(), RingError> {
+    verify_seals(what, fd, expected, SEALS | SealFlags::FUTURE_WRITE)
+}
+
+fn verify_seals(
+    what: &'static str,
+    fd: BorrowedFd<'_>,
+    expected: u64,
+    needed: SealFlags,
+) -> Result<(), RingError> {
     let found = rustix::fs::fstat(fd)
         .map_err(system("fstat", what))?
         .st_size as u64;
@@ -111,7 +129,7 @@ pub(crate) fn verify(
         });
     }
     let seals = rustix::fs::fcntl_get_seals(fd).map_err(system("fcntl(F_GET_SEALS)", what))?;
-    if !seals.contains(SealFlags::GROW | SealFlags::SHRINK) {
+    if !seals.contains(needed) {
         return Err(RingError::Seals {
             what,
             found: seals.bits(),

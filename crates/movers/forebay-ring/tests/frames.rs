@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 
 use forebay_ring::{
     BareReceiver, BareSender, Descriptor, Frame, FramePoolMemory, FramePoolSpec, FrameReceiver,
-    FrameSender, Full, PeerFault, RingError, SpecFault,
+    FrameSender, Full, PeerFault, Region, RingError, SpecFault,
 };
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
@@ -481,4 +481,87 @@ fn bare_ends_stop_at_a_peer_that_does_not_take_and_at_impossible_positions() {
     }
     (0..9).for_each(|_| bare.receiver.free(0));
     assert_eq!(bare.receiver.unreturned_frames(), 1);
+}
+
+/// Two receivers of frames that one process writes in one place, and no sender of either can.
+#[test]
+fn pools_over_one_memory_show_its_frames_to_each_and_let_nobody_else_write() {
+    let spec = FramePoolSpec {
+        name: "over".into(),
+        frames: FRAMES,
+        frame_bytes: FRAME_BYTES,
+    };
+    let mut region = Region::create("over", spec.data_bytes()).unwrap();
+    let mut ends: Vec<_> = (0..2)
+        .map(|_| {
+            let memory = FramePoolMemory::create_over(&spec, region.reader_fd().unwrap()).unwrap();
+            // Not even the sender's own end has a right to write, and one that wants it gets none.
+            let refused = BareSender::map(&spec, memory.sender_fds().unwrap()).unwrap_err();
+            assert!(
+                matches!(refused, RingError::System { call: "mmap", .. }),
+                "{refused}"
+            );
+            (
+                BareSender::map_over(&spec, memory.sender_fds().unwrap()).unwrap(),
+                FrameReceiver::map(&spec, memory.receiver_fds().unwrap()).unwrap(),
+            )
+        })
+        .collect();
+    region.bytes_mut()[2 * FRAME_BYTES as usize + 7..][..5].copy_from_slice(b"frame");
+    let lies = Descriptor {
+        frame: 2,
+        offset: 7,
+        len: 5,
+        tag: 0,
+    };
+    for (sender, receiver) in &mut ends {
+        for wrong in [
+            Descriptor {
+                frame: FRAMES,
+                ..lies
+            },
+            Descriptor {
+                offset: FRAME_BYTES - 4,
+                ..lies
+            },
+            Descriptor {
+                offset: u32::MAX,
+                ..lies
+            },
+        ] {
+            let refused = sender.send_in_place(wrong).unwrap_err();
+            assert!(matches!(refused, Full::TooLong { .. }), "{wrong:?}");
+        }
+        assert!(matches!(
+            sender.send(0, b"a copy", 0),
+            Err(Full::TooLong { .. })
+        ));
+        sender.send_in_place(lies).unwrap();
+        sender.publish();
+        let found = receiver.next().unwrap().unwrap();
+        assert_eq!(found, lies);
+        assert_eq!(receiver.view(&found).unwrap().to_vec(), b"frame");
+        assert!(receiver.free(found.frame));
+        receiver.publish();
+        let mut back = Vec::new();
+        sender.reclaim(|number| back.push(number)).unwrap();
+        assert_eq!(back, [2]);
+    }
+}
+
+#[test]
+fn a_pool_is_over_no_memory_of_another_size_or_that_can_be_written_anew() {
+    let spec = FramePoolSpec {
+        name: "over".into(),
+        frames: 64,
+        frame_bytes: FRAME_BYTES,
+    };
+    let short = Region::create("short", 1).unwrap().reader_fd().unwrap();
+    let refused = FramePoolMemory::create_over(&spec, short).unwrap_err();
+    assert!(matches!(refused, RingError::Size { .. }), "{refused}");
+    // As long, and of another pool: it is sealed against another size alone.
+    let other = FramePoolMemory::create(&spec).unwrap();
+    let frames = other.receiver_fds().unwrap().remove(0);
+    let refused = FramePoolMemory::create_over(&spec, frames).unwrap_err();
+    assert!(matches!(refused, RingError::Seals { .. }), "{refused}");
 }

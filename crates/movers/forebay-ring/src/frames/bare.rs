@@ -10,6 +10,7 @@ use super::sender::SenderRings;
 use super::{Descriptor, FramePoolSpec};
 use crate::bell::{Notifier, Waiter};
 use crate::error::{Full, RingError};
+use crate::memory::Access;
 use crate::view::View;
 
 /// The sending end of a frame pool whose user says which frame is free.
@@ -28,7 +29,19 @@ impl BareSender {
     /// # Errors
     /// The descriptors are not those of such a pool.
     pub fn map(spec: &FramePoolSpec, fds: Vec<OwnedFd>) -> Result<Self, RingError> {
-        let (rings, data, returns) = SenderRings::map(spec, fds)?;
+        Self::with(spec, fds, Access::ReadWrite)
+    }
+
+    /// The same of a pool whose frames are written elsewhere ([`super::FramePoolMemory::create_over`]): what lies in them is sent with [`Self::send_in_place`] alone.
+    ///
+    /// # Errors
+    /// As [`Self::map`].
+    pub fn map_over(spec: &FramePoolSpec, fds: Vec<OwnedFd>) -> Result<Self, RingError> {
+        Self::with(spec, fds, Access::Read)
+    }
+
+    fn with(spec: &FramePoolSpec, fds: Vec<OwnedFd>, access: Access) -> Result<Self, RingError> {
+        let (rings, data, returns) = SenderRings::map(spec, fds, access)?;
         Ok(Self {
             rings,
             data,
@@ -56,6 +69,24 @@ impl BareSender {
             len,
             tag,
         });
+        Ok(())
+    }
+
+    /// Makes bytes the receiver's that lie in a frame already, after the next `publish`.
+    ///
+    /// # Errors
+    /// As [`Self::send`], of a range that is not in the frame.
+    #[inline]
+    pub fn send_in_place(&mut self, descriptor: Descriptor) -> Result<(), Full> {
+        let Descriptor {
+            frame, offset, len, ..
+        } = descriptor;
+        self.rings.admit(offset, len)?;
+        if frame >= self.rings.spec.frames {
+            let len = len as usize;
+            return Err(Full::TooLong { len, max: 0 });
+        }
+        self.rings.push(descriptor);
         Ok(())
     }
 

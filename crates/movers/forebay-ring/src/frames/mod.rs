@@ -139,16 +139,32 @@ impl FramePoolMemory {
     /// Makes the memory. Pages are allocated when first touched.
     pub fn create(spec: &FramePoolSpec) -> Result<Self, RingError> {
         spec.validate()?;
+        let name = format!("forebay:{}:frames", spec.name);
+        Self::with_frames(spec, memory::create(FRAMES, &name, spec.data_bytes())?)
+    }
+
+    fn with_frames(spec: &FramePoolSpec, frames: OwnedFd) -> Result<Self, RingError> {
         let file = |what, part: &str, bytes| {
             memory::create(what, &format!("forebay:{}:{part}", spec.name), bytes)
         };
         Ok(FramePoolMemory {
-            frames: file(FRAMES, "frames", spec.data_bytes())?,
+            frames,
             sender_page: file(SENDER_PAGE, "sender", spec.page_bytes())?,
             receiver_page: file(RECEIVER_PAGE, "receiver", spec.page_bytes())?,
             sent: eventfd()?,
             freed: eventfd()?,
         })
+    }
+
+    /// A pool whose frames lie in memory that somebody writes already, and nobody else can: a [`Region`](crate::Region) of [`FramePoolSpec::data_bytes`], which several pools may have,
+    /// by a descriptor for reading. Its sender is a [`BareSender::map_over`].
+    ///
+    /// # Errors
+    /// The memory has another size, is not sealed against all further writing, or descriptors run out.
+    pub fn create_over(spec: &FramePoolSpec, frames: OwnedFd) -> Result<Self, RingError> {
+        spec.validate()?;
+        memory::verify_own(FRAMES, frames.as_fd(), spec.data_bytes())?;
+        Self::with_frames(spec, frames)
     }
 
     /// For the sender, in the order that [`FrameSender::map`] takes.

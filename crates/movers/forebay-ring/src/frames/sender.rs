@@ -13,7 +13,8 @@ use crate::memory::{Access, Mapping};
 #[derive(Debug)]
 pub(super) struct SenderRings {
     pub(super) spec: FramePoolSpec,
-    frames: Mapping,
+    /// None: they are written elsewhere.
+    frames: Option<Mapping>,
     own: Page,
     peer: Page,
     sent: Tail,
@@ -22,10 +23,11 @@ pub(super) struct SenderRings {
 }
 
 impl SenderRings {
-    /// Maps what was handed over, with the bells: the one that this side rings, and the one that wakes it.
+    /// Maps what was handed over, with the bells: the one that this side rings, and the one that wakes it. Frames for which this side has no right to write are not there.
     pub(super) fn map(
         spec: &FramePoolSpec,
         fds: Vec<OwnedFd>,
+        access: Access,
     ) -> Result<(Self, Notifier, Waiter), RingError> {
         let Side {
             frames,
@@ -33,12 +35,12 @@ impl SenderRings {
             peer,
             notifier,
             waiter,
-        } = map_side(spec, fds, Access::ReadWrite, SENDER_PAGE)?;
+        } = map_side(spec, fds, access, SENDER_PAGE)?;
         let rings = Self {
             sent: Tail::new(spec.entries(), &own.sent),
             freed: Head::new(spec.entries(), &own.freed),
             spec: spec.clone(),
-            frames,
+            frames: (access == Access::ReadWrite).then_some(frames),
             own,
             peer,
             fault: None,
@@ -46,20 +48,16 @@ impl SenderRings {
         Ok((rings, notifier, waiter))
     }
 
-    /// The bytes of a frame; none if the pool has no such frame.
+    /// The bytes of a frame; none if the pool has no such frame, or they are written elsewhere.
     pub(super) fn bytes_mut(&mut self, frame: u32) -> Option<&mut [u8]> {
         if frame >= self.spec.frames {
             return None;
         }
+        let base = self.frames.as_ref()?.base();
         let bytes = self.spec.frame_bytes as usize;
-        // SAFETY: `frame < frames`, so the frame lies inside the mapping; the receiver cannot write it, and reads it by single reads if at all; `self` is
+        // SAFETY: `frame < frames`, so the frame lies inside the mapping, which is for writing; the receiver cannot write it, and reads it by single reads if at all; `self` is
         // borrowed uniquely, so there is one slice at a time.
-        Some(unsafe {
-            slice::from_raw_parts_mut(
-                self.frames.base().as_ptr().add(frame as usize * bytes),
-                bytes,
-            )
-        })
+        Some(unsafe { slice::from_raw_parts_mut(base.as_ptr().add(frame as usize * bytes), bytes) })
     }
 
     /// Whether a range is one of a frame, and there is room for its descriptor.
@@ -196,7 +194,7 @@ impl Owners {
 impl FrameSender {
     /// Maps what [`super::FramePoolMemory::sender_fds`] gave. The pool must be new.
     pub fn map(spec: &FramePoolSpec, fds: Vec<OwnedFd>) -> Result<Self, RingError> {
-        let (rings, data, returns) = SenderRings::map(spec, fds)?;
+        let (rings, data, returns) = SenderRings::map(spec, fds, Access::ReadWrite)?;
         Ok(FrameSender {
             rings,
             owners: Owners {
