@@ -5,7 +5,8 @@
 //! ```
 //!
 //! A [`Driver`] has two halves, which may go to two threads ([`apart`](apart())), and a [`Card`] that says how the card is. None of them ever waits: each half has a descriptor that is waited
-//! for with all others. What comes is visited where it lies; it is whole, with its VLAN tag and its check sum, and none of it was sent by this host.
+//! for with all others. What comes is visited where it lies; it is whole, with its VLAN tag and its check sum, and none of it was sent by this host. Some drivers can receive into
+//! memory that clients read ([`shared`]).
 //!
 //! | module | card | needs |
 //! |---|---|---|
@@ -26,6 +27,7 @@ mod error;
 mod fates;
 pub mod packet;
 pub mod pcap;
+pub mod shared;
 pub mod tap;
 pub mod xdp;
 
@@ -38,6 +40,7 @@ pub use account::{CardInDrop, CardOutDrop, LinkCounts, ReceiveCounts, SendCounts
 pub use apart::apart;
 pub use error::DriverError;
 pub use fates::Fate;
+pub use shared::{Desk, SharedMemory};
 
 /// The longest frame that comes or goes unless something else is said, in bytes: a packet of 1,500 bytes with its header and one VLAN tag (IEEE 802.3).
 pub const FRAME_BYTES_MAX: usize = 1_518;
@@ -65,6 +68,22 @@ pub trait ReceiveSide: Send + Debug {
     /// # Errors
     /// The card gives no more frames, in any later call either.
     fn receive(&mut self, most: usize, visit: &mut dyn FnMut(&[u8])) -> Result<usize, DriverError>;
+
+    /// From now on frames come into memory that clients read, with so many buffers for them. None: the driver has its frames elsewhere, and [`receive`](Self::receive) alone.
+    ///
+    /// # Errors
+    /// There is not as much memory, or descriptors run out.
+    fn share(&mut self, _client_frames: u32) -> Result<Option<SharedMemory>, DriverError> {
+        Ok(None)
+    }
+
+    /// As [`receive`](Self::receive), of a driver that [shares](Self::share): frames come into buffers that it is lent, and which the desk has with them.
+    ///
+    /// # Errors
+    /// As [`receive`](Self::receive).
+    fn receive_shared(&mut self, _most: usize, _desk: &mut dyn Desk) -> Result<usize, DriverError> {
+        Ok(0)
+    }
 
     /// How many more frames than asked for [`receive`](Self::receive) may visit, as some lie together: 0 unless a driver says otherwise.
     fn burst_frames(&self) -> usize {

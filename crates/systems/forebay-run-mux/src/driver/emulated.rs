@@ -12,6 +12,7 @@ use forebay_sys::eventfd::EventFd;
 
 use super::account::{CardInDrop, CardOutDrop, InDrops, ReceiveCounts, SendCounts};
 use super::fates::Fates;
+use super::shared::{Desk, Landed, Landing, SharedMemory};
 use super::{
     Card, CardState, Driver, DriverError, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Fate, Fill, Flushed,
     Link, LinkCounts, ReceiveSide, SendSide, Sent,
@@ -103,6 +104,7 @@ pub fn open(options: &EmulatedOptions) -> Result<(Driver, FarEnd), DriverError> 
             arrived,
             visited: Items::default(),
             dropped: InDrops::default(),
+            landing: None,
         }),
         send: Box::new(EmulatedSend {
             cable: Arc::clone(&cable),
@@ -187,6 +189,7 @@ struct EmulatedReceive {
     arrived: Arc<EventFd>,
     visited: Items,
     dropped: InDrops,
+    landing: Option<Landing>,
 }
 
 impl EmulatedReceive {
@@ -215,6 +218,38 @@ impl ReceiveSide for EmulatedReceive {
             self.visited.add(frame.len() as u32);
             visited += 1;
         }
+        Ok(visited)
+    }
+
+    fn share(&mut self, client_frames: u32) -> Result<Option<SharedMemory>, DriverError> {
+        let frame_bytes_max = lock(&self.cable).options.frame_bytes_max;
+        let (landing, memory) = Landing::make(client_frames, frame_bytes_max)?;
+        self.landing = Some(landing);
+        Ok(Some(memory))
+    }
+
+    fn receive_shared(&mut self, most: usize, desk: &mut dyn Desk) -> Result<usize, DriverError> {
+        let Some(mut landing) = self.landing.take() else {
+            return Ok(0);
+        };
+        let mut visited = 0;
+        while visited < most {
+            let landed = landing.receive(desk, |room| {
+                let frame = self.next()?;
+                let there = frame.len().min(room.len());
+                room[..there].copy_from_slice(&frame[..there]);
+                Some(there)
+            });
+            match landed {
+                Landed::Frame(bytes) => {
+                    self.visited.add(bytes);
+                    visited += 1;
+                }
+                Landed::TooLong => self.dropped[CardInDrop::TooLong] += 1,
+                Landed::Nothing => break,
+            }
+        }
+        self.landing = Some(landing);
         Ok(visited)
     }
 

@@ -21,9 +21,9 @@ pub enum DriverError {
     /// A port past the kernel's stack is refused.
     #[error(transparent)]
     Xdp(#[from] XdpError),
-    /// There is no memory that the half that sends shares with its thread.
+    /// Memory that threads or clients share cannot be made.
     #[error(transparent)]
-    Ring(#[from] RingError),
+    Memory(#[from] RingError),
     /// The thread that sends has ended by itself.
     #[error(
         "the thread that sends (driver_threads = 2) has ended by a fault of its own: report what it said, and start again, with driver_threads = 1 until that is found"

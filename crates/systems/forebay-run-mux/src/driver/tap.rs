@@ -1,7 +1,7 @@
 //! The other end of an interface that the kernel makes (TAP): what the host sends on it comes, and what goes comes in there.
 //!
 //! The host is the station at the other end, so that the card has an address of its own. A frame costs a call of the kernel each way: this is for hosts without a card to
-//! spare, for virtual machines and for tests.
+//! spare, for virtual machines and for tests. As each frame is read by its own call, it can be read to where clients find it ([`shared`](super::shared)).
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use super::account::{CardInDrop, CardOutDrop, InDrops, ReceiveCounts, SendCounts};
 use super::card::InterfaceCard;
 use super::fates::Fates;
+use super::shared::{Desk, Landed, Landing, SharedMemory};
 use super::{
     Card, CardState, Driver, DriverError, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Fate, Fill, Flushed,
     Link, LinkCounts, ReceiveSide, SendSide, Sent,
@@ -69,6 +70,7 @@ pub fn open(interface: &str, options: &TapOptions) -> Result<Driver, DriverError
             visited: Items::default(),
             dropped: InDrops::default(),
             told: LinkCounts::default(),
+            landing: None,
         }),
         send: Box::new(send),
         card: Box::new(TapCard {
@@ -95,20 +97,27 @@ struct TapReceive {
     dropped: InDrops,
     /// What the interface counted last: it is not there any more when it is gone.
     told: LinkCounts,
+    /// Where frames come that clients read in place.
+    landing: Option<Landing>,
+}
+
+/// Takes the next frame, as far as there is room for it. None if there is none, or no interface: that the card says.
+fn read(tap: &Tap, room: &mut [u8]) -> Option<usize> {
+    loop {
+        match tap.receive(room) {
+            Err(Errno::INTR) => {}
+            other => return other.ok(),
+        }
+    }
 }
 
 impl ReceiveSide for TapReceive {
     fn receive(&mut self, most: usize, visit: &mut dyn FnMut(&[u8])) -> Result<usize, DriverError> {
         let mut visited = 0;
         for _ in 0..most {
-            let bytes = match self.tap.receive(&mut self.room) {
-                Ok(bytes) => bytes,
-                Err(Errno::INTR) => continue,
-                // There is none, or no interface: that the card says.
-                Err(_) => {
-                    self.has_more = false;
-                    return Ok(visited);
-                }
+            let Some(bytes) = read(&self.tap, &mut self.room) else {
+                self.has_more = false;
+                return Ok(visited);
             };
             self.taken += 1;
             match self.room.get(..bytes) {
@@ -119,6 +128,35 @@ impl ReceiveSide for TapReceive {
                 }
                 _ => self.dropped[CardInDrop::TooLong] += 1,
             }
+        }
+        self.has_more = true;
+        Ok(visited)
+    }
+
+    fn share(&mut self, client_frames: u32) -> Result<Option<SharedMemory>, DriverError> {
+        let (landing, memory) = Landing::make(client_frames, self.frame_bytes_max)?;
+        self.landing = Some(landing);
+        Ok(Some(memory))
+    }
+
+    fn receive_shared(&mut self, most: usize, desk: &mut dyn Desk) -> Result<usize, DriverError> {
+        let Some(landing) = &mut self.landing else {
+            return Ok(0);
+        };
+        let (tap, mut visited) = (&self.tap, 0);
+        for _ in 0..most {
+            match landing.receive(desk, |room| read(tap, room)) {
+                Landed::Frame(bytes) => {
+                    self.visited.add(bytes);
+                    visited += 1;
+                }
+                Landed::TooLong => self.dropped[CardInDrop::TooLong] += 1,
+                Landed::Nothing => {
+                    self.has_more = false;
+                    return Ok(visited);
+                }
+            }
+            self.taken += 1;
         }
         self.has_more = true;
         Ok(visited)
