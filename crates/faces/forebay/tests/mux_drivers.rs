@@ -35,6 +35,11 @@ struct World {
 
 impl World {
     fn new(keys: &str) -> Self {
+        Self::with(keys, "")
+    }
+
+    /// The same, with these keys for the client `one`.
+    fn with(keys: &str, of_one: &str) -> Self {
         let folder = TempDir::new().unwrap();
         let uid = fs::metadata("/proc/self").unwrap().uid();
         let place = |name: &str, last: u8| {
@@ -45,7 +50,7 @@ impl World {
         let text = format!(
             "[mux]\n{keys}\nsocket = \"{0}/socket\"\ndirectory = \"{0}/out\"\n{1}{2}",
             folder.path().display(),
-            place("one", 1),
+            place("one", 1) + of_one + "\n",
             place("two", 2)
         );
         let file = folder.path().join("mux.toml");
@@ -192,40 +197,81 @@ fn an_interface_that_is_made_has_the_host_at_its_other_end() {
     if !is_inside("an_interface_that_is_made_has_the_host_at_its_other_end") {
         return;
     }
-    over_a_made_one(1);
-    over_a_made_one(2);
+    let [copied, sent_apart, shared] = [
+        (1, "", [false; 2]),
+        (2, "", [false; 2]),
+        (1, "trusted = true\nreceive = \"shared\"", [true, false]),
+    ]
+    .map(|(threads, of_one, sharing)| over_a_tap(threads, of_one, sharing));
+    assert_eq!(copied, sent_apart);
+    assert_eq!(copied, shared);
 }
 
-/// The same with the host at the far end of an interface that the daemon makes. It is gone when the daemon is.
-fn over_a_made_one(threads: u64) {
-    let world = World::new(&format!(
-        "interface = \"tap0\"\ndriver = \"tap\"\ndriver_threads = {threads}"
-    ));
-    let mut client = world.client("one");
-    sh(
-        "f=/proc/sys/net/ipv6/conf/tap0/disable_ipv6; [ ! -e $f ] || echo 1 > $f; ip link set tap0 up",
+/// The host sends to both clients, and has what one sends. All frames of both, as they had them.
+fn over_a_tap(threads: u64, of_one: &str, sharing: [bool; 2]) -> [Vec<Vec<u8>>; 2] {
+    let world = World::with(
+        &format!("interface = \"tap0\"\ndriver = \"tap\"\ndriver_threads = {threads}"),
+        of_one,
     );
+    let mut clients = ["one", "two"].map(|name| world.client(name));
     sh(
-        "ip address add 10.0.0.9/24 dev tap0; ip neighbour replace 10.0.0.1 lladdr 02:00:00:00:00:01 dev tap0",
+        "f=/proc/sys/net/ipv6/conf/tap0/disable_ipv6; [ ! -e $f ] || echo 1 > $f; ip link set tap0 address 02:00:00:00:00:09 up",
     );
-    let socket = UdpSocket::bind("10.0.0.9:0").unwrap();
+    sh("ip address add 10.0.0.9/24 dev tap0");
+    for place in [1, 2] {
+        sh(&format!(
+            "ip neighbour replace 10.0.0.{place} lladdr 02:00:00:00:00:0{place} dev tap0"
+        ));
+    }
+    let mut port = SendPort::open("tap0").unwrap();
+    for place in [1, 2] {
+        let mut batch = FrameBatch::new(1_514);
+        for number in 0..COMES {
+            batch.room().unwrap()[..100].copy_from_slice(&frame(place, 9, number));
+            batch.push(100);
+        }
+        assert_eq!(port.send(&batch, 0..COMES).frames, COMES);
+    }
+    let socket = UdpSocket::bind("10.0.0.9:9").unwrap();
     for number in 0..COMES {
         socket.send_to(&[number as u8; 30], "10.0.0.1:9").unwrap();
     }
-    for (number, frame) in take(&mut client, COMES).iter().enumerate() {
-        assert_eq!(frame[42..], [number as u8; 30]);
+    let [one, two] = &mut clients;
+    let had = [take(one, 2 * COMES), take(two, COMES)];
+    for (number, packet) in had[0][COMES..].iter().enumerate() {
+        assert_eq!(packet[42..], [number as u8; 30]);
     }
-    give(&mut client);
+    for (place, frames) in [1, 2].into_iter().zip(&had) {
+        let wanted: Vec<_> = (0..COMES).map(|number| frame(place, 9, number)).collect();
+        assert_eq!(frames[..COMES], wanted);
+    }
+    give(one);
     wait_for("the host", || {
         (received("tap0") == GOES as u64).then_some(())
     });
-    let counts = client.counts();
+    let counts = clients.each_ref().map(Client::counts);
     let json = world.end("tap");
-    let one = &json["clients"][0];
-    let places = ["frames_given", "packets_sent"].map(|key| number(one, key));
-    assert_eq!(places, [COMES as u64, GOES as u64], "{json}");
-    assert_eq!([counts.received, counts.sent], places);
     assert_eq!(number(&json, "driver_threads"), threads);
+    for (at, own) in counts.iter().enumerate() {
+        let of = &json["clients"][at];
+        let places = ["frames_given", "bytes_given", "packets_sent"].map(|key| number(of, key));
+        assert_eq!(
+            [own.received, own.received_bytes, own.sent],
+            places,
+            "{json}"
+        );
+        assert_eq!(of["is_sharing"], sharing[at], "{json}");
+    }
+    had.map(|frames| frames.into_iter().map(without_identification).collect())
+}
+
+/// Without what the host chooses anew for each packet: identification and check sum of the IPv4 header.
+fn without_identification(mut frame: Vec<u8>) -> Vec<u8> {
+    if frame[12..14] == [8, 0] {
+        frame[18..20].fill(0);
+        frame[24..26].fill(0);
+    }
+    frame
 }
 
 /// A capture: frames for both clients, some for nobody, and some that are too long.

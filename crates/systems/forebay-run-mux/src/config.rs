@@ -12,7 +12,7 @@ use forebay_run::chain::{Joints, Member};
 use forebay_settings::{Settings as _, choices, settings};
 
 pub use classes::{ClassSettings, PolicyChoice};
-pub use clients::{ClientSettings, MacAddress};
+pub use clients::{ClientSettings, MacAddress, ReceiveChoice};
 pub(crate) use idle::readers;
 
 use crate::plan::MuxPlan;
@@ -92,7 +92,7 @@ impl ConfigFile for MuxPlan {
         card::check(&said, &block);
         let classes = document.many::<ClassSettings>();
         let clients = document.many::<ClientSettings>();
-        clients::check(&clients, &block);
+        clients::check(&clients, &said, &block);
         idle::check(&classes, &clients);
         if !document.is_clean() {
             return None;

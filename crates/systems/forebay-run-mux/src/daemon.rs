@@ -8,6 +8,7 @@
 //! that some of it is handled together: the kernel and clients need not wake it meanwhile.
 
 mod admit;
+mod arrivals;
 mod card;
 mod confined;
 mod control;
@@ -45,7 +46,7 @@ use self::words::told;
 use crate::books::{AnswerCounts, Books};
 use crate::config::DriverChoice;
 use crate::door::{Caller, Door, say_no};
-use crate::driver::{CardWatch, Driver, Flushed};
+use crate::driver::{CardWatch, Driver, Flushed, SharedMemory};
 use crate::error::MuxError;
 use crate::lane::Lane;
 use crate::plan::{MuxPlan, Sizes};
@@ -110,6 +111,8 @@ pub(crate) struct Daemon {
     sizes: Sizes,
     mux: Mux,
     driver: Driver,
+    /// Where the driver receives, if clients read it there.
+    shared: Option<SharedMemory>,
     door: Door,
     control: ControlDoor,
     confined: Option<Confined>,
@@ -147,7 +150,11 @@ impl Daemon {
     }
 
     /// Opens the socket, over this card.
-    fn over(mut driver: Driver, sizes: Sizes, plan: MuxPlan) -> Result<Self, MuxError> {
+    fn over(mut driver: Driver, mut sizes: Sizes, plan: MuxPlan) -> Result<Self, MuxError> {
+        let shared = plan.share(&mut driver)?;
+        let card_frames = shared.as_ref().map_or(0, |shared| shared.card_frames);
+        // Clients' buffers have the numbers of the engine's, those of the card among them.
+        sizes.receive.frames += card_frames;
         let door = Door::open(&plan.settings.socket)?;
         let poller = Poller::create(EVENTS)?;
         poller.add(&door, DOOR, Interest::Readable, Trigger::Level)?;
@@ -156,10 +163,11 @@ impl Daemon {
         driver.receive.settle();
         let watch = CardWatch::new(driver.card.look());
         let mut daemon = Self {
-            mux: plan.engine()?,
+            mux: plan.engine(card_frames)?,
             places: plan.clients.iter().map(|_| Place::default()).collect(),
             sizes,
             driver,
+            shared,
             door,
             control,
             confined: None,
@@ -409,13 +417,7 @@ impl Daemon {
         let named = self.plan.places().zip(&self.places);
         let clients = named.map(|((client, said), place)| {
             let counts = self.mux.counts(client);
-            let name = said.name.as_deref().unwrap_or_default();
-            ClientSummary::of(
-                (name, said.trusted),
-                place.connected,
-                place.parted.clone(),
-                &counts,
-            )
+            ClientSummary::of(said, place.connected, place.parted.clone(), &counts)
         });
         let residual = self.mux.residual().items;
         let mut refused = self.door.refused.clone();

@@ -72,6 +72,14 @@ pub enum MuxError {
         /// What it is.
         found: u32,
     },
+    /// A client is to read frames where the driver has received them, and the driver has none there.
+    #[error(
+        "driver {driver} cannot receive where clients read (receive = \"shared\"); take that out, or name the driver tap"
+    )]
+    NotShared {
+        /// The driver.
+        driver: &'static str,
+    },
     /// The card went away while it was shared.
     #[error("{name} is gone; start again when it is back")]
     CardGone {

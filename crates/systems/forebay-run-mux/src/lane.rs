@@ -1,7 +1,8 @@
 //! What one client shares with the daemon: a pool of frames that come, one of frames that go, and its connection.
 //!
 //! Frames of the receive pool have the numbers of the engine's buffers, so that the engine alone knows which of them the client has, and judges what it says of
-//! them; the memory of a frame that was never given is not there. What a client hands over to be sent is copied out once, when the engine has found nothing wrong
+//! them; the memory of a frame that was never given is not there. The pool of a client that shares has the memory into which the driver receives, with the same numbers:
+//! it is told where a frame lies. What a client hands over to be sent is copied out once, when the engine has found nothing wrong
 //! with where it says that it lies; the copy has the place of its buffer, and stays until the card has it. What a trusted client hands over stays where it is until the driver
 //! copies it: of that the sender's address alone is read before, and again in the driver's copy. Where it lies is what the engine has checked, and is not read again.
 
@@ -17,8 +18,6 @@ use forebay_ring::{
     BareReceiver, BareSender, Descriptor, FramePoolMemory, FramePoolSpec, RingError, View,
 };
 use forebay_sys::seqpacket::{Arrived, SeqSocket};
-
-use crate::plan::Sizes;
 
 /// Copies of packets, each at the place of its buffer.
 #[derive(Debug)]
@@ -94,6 +93,8 @@ pub(crate) struct Lane {
     is_returned: bool,
     /// It has asked for a bell, and has not been rung for.
     needs_bell: bool,
+    /// Its frames lie where the driver has received them.
+    is_sharing: bool,
     /// It does not take what it is given: as much is on its way as the ring has room for.
     pub(crate) is_stuck: bool,
 }
@@ -104,6 +105,7 @@ pub(crate) struct Ends {
     sender: BareSender,
     receiver: BareReceiver,
     outgoing: Outgoing,
+    is_sharing: bool,
 }
 
 /// Where packets of a client wait to be sent.
@@ -130,26 +132,35 @@ pub(crate) fn source(frame: &[u8]) -> Option<Mac> {
 }
 
 impl Ends {
-    /// Makes the memory of a client: this side's ends, and the descriptors for the client. Of one that is trusted its address is said, and it has no copies.
+    /// Makes the memory of a client: this side's ends, and the descriptors for the client. Of one that is trusted its address is said, and it has no copies; of one that shares
+    /// what reads the memory in which frames come, whose shape is that of the receive pool.
     ///
     /// # Errors
     /// Memory or descriptors are lacking.
     pub(crate) fn make(
-        sizes: Sizes,
+        receive: PoolShape,
+        transmit: PoolShape,
         trusted: Option<Mac>,
+        shared: Option<BorrowedFd<'_>>,
     ) -> Result<(Self, Vec<OwnedFd>), Box<dyn Error>> {
-        let (receive, transmit) = (spec(sizes.receive), spec(sizes.transmit));
-        let (down, up) = (
-            FramePoolMemory::create(&receive)?,
-            FramePoolMemory::create(&transmit)?,
-        );
+        let (receive, sent) = (spec(receive), spec(transmit));
+        let down = match shared {
+            Some(frames) => FramePoolMemory::create_over(&receive, frames.try_clone_to_owned()?)?,
+            None => FramePoolMemory::create(&receive)?,
+        };
+        let up = FramePoolMemory::create(&sent)?;
+        let map_down = match shared {
+            Some(_) => BareSender::map_over,
+            None => BareSender::map,
+        };
         // This side's ends are claimed before the client has any descriptor.
         let ends = Self {
-            sender: BareSender::map(&receive, down.sender_fds()?)?,
-            receiver: BareReceiver::map(&transmit, up.receiver_fds()?)?,
+            sender: map_down(&receive, down.sender_fds()?)?,
+            is_sharing: shared.is_some(),
+            receiver: BareReceiver::map(&sent, up.receiver_fds()?)?,
             outgoing: match trusted {
                 Some(mac) => Outgoing::Left(mac),
-                None => Outgoing::Copied(Copies::new(sizes.transmit)?),
+                None => Outgoing::Copied(Copies::new(transmit)?),
             },
         };
         let mut fds = down.receiver_fds()?;
@@ -170,6 +181,7 @@ impl Lane {
             is_given: false,
             is_returned: false,
             needs_bell: false,
+            is_sharing: ends.is_sharing,
             is_stuck: false,
         }
     }
@@ -195,10 +207,19 @@ impl Lane {
         !matches!(self.socket.receive(&mut record), Ok(Arrived::Nothing))
     }
 
-    /// Copies a frame into the buffer of this number and makes it the client's.
+    /// Makes a frame the client's, in the buffer of this number: a copy of it, or, if the client shares, what the driver received there from this byte on.
     #[inline]
-    pub(crate) fn give(&mut self, buffer: BufferId, frame: &[u8]) {
-        self.is_stuck |= self.sender.send(buffer.0, frame, 0).is_err();
+    pub(crate) fn give(&mut self, buffer: BufferId, frame: &[u8], landed_at: Option<u32>) {
+        let sent = match landed_at.filter(|_| self.is_sharing) {
+            None => self.sender.send(buffer.0, frame, 0),
+            Some(offset) => self.sender.send_in_place(Descriptor {
+                frame: buffer.0,
+                offset,
+                len: frame.len() as u32,
+                tag: 0,
+            }),
+        };
+        self.is_stuck |= sent.is_err();
         self.is_given = true;
     }
 

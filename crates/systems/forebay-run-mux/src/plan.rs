@@ -9,7 +9,8 @@ use forebay_mux::transmit::{ClassConfig, Sender};
 use forebay_mux::{ClientConfig, ClientId, Mac, Mux, MuxConfig};
 use forebay_wire::packet::{TCP, UDP};
 
-use crate::config::{ClassSettings, ClientSettings, MuxSettings, PolicyChoice};
+use crate::config::{ClassSettings, ClientSettings, MuxSettings, PolicyChoice, ReceiveChoice};
+use crate::driver::{Driver, SharedMemory};
 use crate::error::MuxError;
 
 /// Bytes that a VLAN tag adds to a frame.
@@ -43,7 +44,7 @@ impl MuxPlan {
     pub(crate) fn check(&self) -> Result<(), MuxError> {
         let sizes = self.sizes(1500)?;
         self.check_windows(sizes)?;
-        let mut mux = self.engine()?;
+        let mut mux = self.engine(0)?;
         for (client, said) in self.places() {
             self.add(&mut mux, client, said, sizes)?;
         }
@@ -114,11 +115,21 @@ impl MuxPlan {
         configs.collect()
     }
 
-    /// The engine without clients: frames for each are known as such from the start.
-    pub(crate) fn engine(&self) -> Result<Mux, MuxError> {
+    /// Has the driver receive where clients read, if one of them is to do so.
+    pub(crate) fn share(&self, driver: &mut Driver) -> Result<Option<SharedMemory>, MuxError> {
+        if !self.clients.iter().any(ClientSettings::shares) {
+            return Ok(None);
+        }
+        let shared = driver.receive.share(self.settings.receive_buffers)?;
+        let driver = self.settings.driver.name();
+        shared.map(Some).ok_or(MuxError::NotShared { driver })
+    }
+
+    /// The engine without clients, and with so many buffers more for the card: frames for each are known as such from the start.
+    pub(crate) fn engine(&self, card_buffers: u32) -> Result<Mux, MuxError> {
         let config = MuxConfig {
             receive_buffers: self.settings.receive_buffers,
-            card_buffers: 0,
+            card_buffers,
             classes: self.class_configs()?,
             faults_of_a_kind_max: self.settings.faults_max(),
         };
@@ -171,6 +182,11 @@ impl ClientSettings {
     /// Its Ethernet address, which its file has.
     pub(crate) fn mac(&self) -> Mac {
         self.mac.map_or(Mac([0; 6]), |mac| mac.0)
+    }
+
+    /// Whether it reads frames where the driver has received them.
+    pub(crate) fn shares(&self) -> bool {
+        self.receive == ReceiveChoice::Shared
     }
 
     fn rules(&self, client: ClientId) -> Result<Vec<Rule>, RuleError> {

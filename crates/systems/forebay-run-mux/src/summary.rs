@@ -7,6 +7,7 @@ use forebay_run::record::Record;
 use forebay_sys::confine::Confined;
 use serde::Serialize;
 
+use crate::config::ClientSettings;
 use crate::control::Changed;
 
 /// The record of a multiplexer.
@@ -98,6 +99,8 @@ pub struct ClientSummary {
     pub name: String,
     /// It is trusted: its packets are copied when they go, and not when they are handed over.
     pub is_trusted: bool,
+    /// It reads frames where the driver has received them, and has no copies.
+    pub is_sharing: bool,
     /// Clients that had the place.
     pub connected: u64,
     /// How they were parted with, by reason.
@@ -124,7 +127,7 @@ pub struct ClientSummary {
 
 impl ClientSummary {
     pub(crate) fn of(
-        (name, is_trusted): (&str, bool),
+        said: &ClientSettings,
         connected: u64,
         parted: BTreeMap<&'static str, u64>,
         counts: &ClientCounts<'_>,
@@ -142,8 +145,9 @@ impl ClientSummary {
             }
         }
         Self {
-            name: name.to_owned(),
-            is_trusted,
+            name: said.name.clone().unwrap_or_default(),
+            is_trusted: said.trusted,
+            is_sharing: said.shares(),
             connected,
             parted,
             frames_for: counts.delivery.came.items,

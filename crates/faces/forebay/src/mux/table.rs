@@ -105,7 +105,12 @@ fn detail(text: &mut String, client: &Value) {
         Some(true) => " trusted=true",
         _ => "",
     };
-    let _ = writeln!(text, "{name}: {}{trusted}", settings(&client["settings"]));
+    let sharing = match client["is_sharing"].as_bool() {
+        Some(true) => " receive=shared",
+        _ => "",
+    };
+    let set = settings(&client["settings"]);
+    let _ = writeln!(text, "{name}: {set}{trusted}{sharing}");
     for (what, counts) in [("dropped", &client["drops"]), ("lied", &client["lies"])] {
         for (why, count) in counts.as_object().into_iter().flatten() {
             let _ = writeln!(text, "{name}: {what} {why}: {count}");
@@ -146,7 +151,7 @@ mod tests {
             "receive_buffers": {"all": 64, "free": 60},
             "classes": [{"class": 0, "settings": {"policy": "priority", "level_guard_us": 1000, "guard_us": null}}],
             "clients": [{
-                "name": "a", "is_trusted": true, "is_connected": true, "pid": 7, "frames_held": 4, "frames_given": 5,
+                "name": "a", "is_trusted": true, "is_sharing": true, "is_connected": true, "pid": 7, "frames_held": 4, "frames_given": 5,
                 "bytes_given": 500, "packets_asked": packets_sent, "packets_sent": packets_sent,
                 "bytes_sent": packets_sent * 1000, "packets_waiting": 2, "sojourn_ns_max": 9000,
                 "lies": {"send.length": 3}, "drops": {"mux_deliver.queue_full": 6},
@@ -163,7 +168,7 @@ mod tests {
             "class 0: level_guard_us=1000 policy=priority",
             "client  process  class  held  given  asked  sent  waiting  wait max  lies",
             "a             7      0   4/8      5     30    30        2      9 us     3",
-            "a: class=0 level=1 queue=8 trusted=true",
+            "a: class=0 level=1 queue=8 trusted=true receive=shared",
             "a: dropped mux_deliver.queue_full: 6",
             "a: lied send.length: 3",
             "10 sent (0.1 Mb/s)",

@@ -63,6 +63,34 @@ mod tests {
     }
 
     #[test]
+    fn who_shares_is_trusted_and_has_a_driver_that_can() {
+        let of = |driver: &str, keys: &str| {
+            let card = format!("driver = \"{driver}\"\ninterface = \"eth0\"");
+            let client = "[[clients]]\nname = \"b\"\nuid = 1000\nmac = \"02:00:00:00:00:02\"";
+            told(&format!("{card}\n{client}\nreceive = \"shared\"\n{keys}"))
+        };
+        let plan = of("tap", "trusted = true").unwrap();
+        let shares = plan.clients.iter().map(|client| client.shares());
+        assert!(shares.eq([true, false]));
+        let wrong = of("tap", "").unwrap_err();
+        for part in [
+            "mux.toml:8",
+            "receive",
+            "is not trusted",
+            "add trusted = true",
+        ] {
+            assert!(wrong.contains(part), "{part}: {wrong}");
+        }
+        for driver in ["packet", "packet-blocks", "xdp"] {
+            let wrong = of(driver, "trusted = true").unwrap_err();
+            let because = format!("the driver is {driver}, which receives elsewhere");
+            for part in ["mux.toml:8", &because, "set driver = \"tap\""] {
+                assert!(wrong.contains(part), "{part}: {wrong}");
+            }
+        }
+    }
+
+    #[test]
     fn what_a_driver_lacks_or_does_not_read_is_told_with_its_place_and_a_remedy() {
         for (keys, parts) in [
             ("", &["it names no card", "add interface"][..]),

@@ -8,9 +8,9 @@ use std::str::FromStr;
 use forebay_client::protocol::{ADDRESSES_MAX, Name};
 use forebay_config::Block;
 use forebay_mux::{CLIENTS_MAX, Mac};
-use forebay_settings::{Text, Wrong, settings, text_setting};
+use forebay_settings::{Text, Wrong, choices, settings, text_setting};
 
-use super::MuxSettings;
+use super::{DriverChoice, MuxSettings};
 
 /// An Ethernet address, as a file has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +49,16 @@ static MAC: Text = Text {
 
 text_setting!(MacAddress, MAC);
 
+choices! {
+    /// Where frames for a client lie.
+    pub enum ReceiveChoice {
+        /// In memory of its own, into which each is copied.
+        Copied = "copied",
+        /// Where the driver has received them. The client can read all frames that come, also those of other clients. For one that is trusted, with the driver tap.
+        Shared = "shared",
+    }
+}
+
 settings! {
     /// A place for a client: a process of one user comes in by its name, and gets what is for it.
     pub struct ClientSettings in [[clients]] {
@@ -78,6 +88,8 @@ settings! {
         class: u8 [0..=7] = 0,
         /// What it sends is copied once, when it goes, and no more when it is handed over: less work, and its packets can change after that. It can harm nobody's memory, and name no other sender.
         trusted: bool = false,
+        /// Where its frames lie: in memory of its own, into which each is copied, or where the driver has received them.
+        receive: ReceiveChoice = ReceiveChoice::Copied,
         /// Most frames that wait to be sent.
         transmit_queue: u32 [1..=65_536] = 256,
         /// Longest that a frame waits to be sent; one that would wait longer is dropped.
@@ -98,7 +110,11 @@ settings! {
 }
 
 /// What no single key says.
-pub(super) fn check(clients: &[(ClientSettings, Block<'_, '_>)], whole: &Block<'_, '_>) {
+pub(super) fn check(
+    clients: &[(ClientSettings, Block<'_, '_>)],
+    card: &MuxSettings,
+    whole: &Block<'_, '_>,
+) {
     if clients.is_empty() || clients.len() > CLIENTS_MAX {
         whole.complain_whole(
             &format!("there are {} clients", clients.len()),
@@ -108,6 +124,7 @@ pub(super) fn check(clients: &[(ClientSettings, Block<'_, '_>)], whole: &Block<'
     }
     let mut names = HashSet::new();
     for (said, block) in clients {
+        check_shared(said, card.driver, block);
         for (key, right, remedy) in NEEDED {
             if !block.has(key) {
                 block.complain_whole(&format!("it has no {key}"), right, remedy);
@@ -135,6 +152,30 @@ pub(super) fn check(clients: &[(ClientSettings, Block<'_, '_>)], whole: &Block<'
         if said.address.len() > ADDRESSES_MAX {
             block.complain("address", "they are too many", "8 at most", "take some out");
         }
+    }
+}
+
+/// Whether a client may read frames where the driver has received them.
+fn check_shared(said: &ClientSettings, driver: DriverChoice, block: &Block<'_, '_>) {
+    if !said.shares() {
+        return;
+    }
+    if !said.trusted {
+        block.complain(
+            "receive",
+            "the client could read the frames of all others, and is not trusted",
+            "\"copied\", or \"shared\" for a client that is trusted",
+            "take it out, or add trusted = true",
+        );
+    }
+    if driver != DriverChoice::Tap {
+        let wrong = format!("the driver is {}, which receives elsewhere", driver.name());
+        block.complain(
+            "receive",
+            &wrong,
+            "\"copied\", or \"shared\" with the driver tap",
+            "take it out, or set driver = \"tap\"",
+        );
     }
 }
 

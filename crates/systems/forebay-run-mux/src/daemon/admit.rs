@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd;
 
-use forebay_client::protocol::{Message, Reason as No, Welcome};
+use forebay_client::protocol::{Message, PoolShape, Reason as No, Welcome};
 use forebay_mux::ClientId;
 use forebay_sys::SysError;
 use forebay_sys::epoll::{Interest, Trigger};
@@ -11,6 +11,7 @@ use forebay_sys::seqpacket::{Arrived, SeqSocket};
 use super::{CLIENTS, Daemon, Place};
 use crate::config::ClientSettings;
 use crate::door::Caller;
+use crate::driver::SharedMemory;
 use crate::lane::{Ends, Lane};
 
 /// The least time between two welcomes to one place, in ns: a client that comes and goes without end has so much of the daemon, and no more.
@@ -113,7 +114,7 @@ impl Daemon {
             mac: said.mac().0,
             vlan: said.vlan,
             mtu_bytes: self.sizes.mtu_bytes,
-            receive: self.sizes.receive,
+            receive: self.receive_shape(said),
             transmit: self.sizes.transmit,
             addresses: said.address.clone(),
         });
@@ -126,6 +127,20 @@ impl Daemon {
         }
     }
 
+    /// The memory in which a client reads frames where they were received, if it may.
+    fn shared_with(&self, said: &ClientSettings) -> Option<&SharedMemory> {
+        self.shared.as_ref().filter(|_| said.shares())
+    }
+
+    /// The pool in which frames for a client come.
+    fn receive_shape(&self, said: &ClientSettings) -> PoolShape {
+        let mut shape = self.sizes.receive;
+        if let Some(shared) = self.shared_with(said) {
+            shape.frame_bytes = shared.frame_bytes;
+        }
+        shape
+    }
+
     /// Makes the memory of a client and gives it its part; or why it has none.
     fn hand_over(
         &mut self,
@@ -135,7 +150,10 @@ impl Daemon {
     ) -> Result<(), (SeqSocket, String)> {
         let said = self.plan.clients.get(client.index());
         let trusted = said.filter(|said| said.trusted).map(ClientSettings::mac);
-        let (ends, fds) = match Ends::make(self.sizes, trusted) {
+        let receive = said.map_or(self.sizes.receive, |said| self.receive_shape(said));
+        let shared = said.and_then(|said| self.shared_with(said));
+        let shared = shared.map(|shared| shared.reader.as_fd());
+        let (ends, fds) = match Ends::make(receive, self.sizes.transmit, trusted, shared) {
             Ok(made) => made,
             Err(error) => return Err((socket, error.to_string())),
         };

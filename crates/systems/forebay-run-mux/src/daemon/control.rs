@@ -328,13 +328,7 @@ fn client_of(daemon: &Daemon, client: ClientId) -> Value {
         &daemon.places[client.index()],
     );
     let counts = daemon.mux.counts_now(client);
-    let name = said.name.as_deref().unwrap_or_default();
-    let summary = ClientSummary::of(
-        (name, said.trusted),
-        place.connected,
-        place.parted.clone(),
-        &counts,
-    );
+    let summary = ClientSummary::of(said, place.connected, place.parted.clone(), &counts);
     let mut shown = serde_json::to_value(summary).unwrap_or_default();
     let peer = place.lane.as_ref().and_then(|lane| lane.socket.peer().ok());
     shown["is_connected"] = place.lane.is_some().into();

@@ -1,25 +1,20 @@
 //! One round: what there is to do for the card and for each client, once.
 
-use std::collections::VecDeque;
-
 use forebay_mux::buffers::BufferId;
 use forebay_mux::descriptor::{Descriptor, TransmitFault};
 use forebay_mux::transmit::{Next, Packet};
-use forebay_mux::{ClientId, Items, Mac, Mux, Outlet, Refused, Returned};
+use forebay_mux::{ClientId, Items, Mac, Mux, Refused, Returned};
 use forebay_ring::RingError;
 use forebay_sys::epoll::{Interest, Trigger};
 
+use super::arrivals::Arrivals;
 use super::{Daemon, Given, Leaving, Place, SEND};
-use crate::books::AnswerCounts;
 use crate::driver::{Fate, Flushed, Link, SendSide, Sent};
 use crate::error::MuxError;
-use crate::lane::{Lane, Waiting, source};
+use crate::lane::{Waiting, source};
 
 /// Frames that are taken from the card in one round.
 const FRAMES: usize = 256;
-/// After so many of them clients are shown what they have, and what they gave back is taken: a driver may visit more than it is asked for, and a client's queue
-/// may be shorter than that.
-const PORTION: usize = 64;
 /// Packets that are taken from each client in one round.
 const PACKETS: usize = 64;
 /// Packets that the card is given in one round.
@@ -32,34 +27,6 @@ const LAST_LOOKS: u32 = 5;
 const LAST_NS: u64 = 20_000_000;
 /// One that has not said the fate of all frames, as buffers of some come back later, after so long.
 const FATE_LOOK_NS: u64 = 1_000_000;
-
-/// Where the engine gives a frame to.
-struct Outward<'a> {
-    frame: &'a [u8],
-    places: &'a mut [Place],
-    send: &'a mut dyn SendSide,
-    answers: &'a mut AnswerCounts,
-    given: &'a mut VecDeque<Given>,
-}
-
-impl Outlet for Outward<'_> {
-    #[inline]
-    fn give(&mut self, client: ClientId, buffer: BufferId) {
-        let place = self.places.get_mut(client.index());
-        if let Some(lane) = place.and_then(|place| place.lane.as_mut()) {
-            lane.give(buffer, self.frame);
-        }
-    }
-
-    fn answer(&mut self, frame: &[u8]) {
-        let bytes = frame.len() as u32;
-        self.answers.made.add(bytes);
-        match self.send.send(frame) {
-            Sent::Taken => self.given.push_back(Given::Answer(bytes)),
-            Sent::NoRoom | Sent::Refused(_) => self.answers.dropped.add(bytes),
-        }
-    }
-}
 
 impl Daemon {
     /// Does what there is to do; how much it was, in frames, packets and buffers.
@@ -112,26 +79,26 @@ impl Daemon {
             numbers,
             leaving,
             signals,
+            shared,
             ..
         } = self;
-        let (send, mut visited) = (&mut *driver.send, 0);
-        let received = driver.receive.receive(FRAMES, &mut |frame| {
-            let mut outward = Outward {
-                frame,
-                places,
-                send,
-                answers,
-                given,
-            };
-            mux.handle_frame(frame, &mut outward);
-            visited += 1;
-            if visited % PORTION == 0 {
-                for (client, place) in ids().zip(places.iter_mut()) {
-                    *signals += u64::from(place.lane.as_mut().is_some_and(Lane::flush));
-                    take_back(mux, client, place, numbers, leaving);
-                }
-            }
-        })?;
+        let is_shared = shared.is_some();
+        let mut arrivals = Arrivals {
+            mux,
+            places,
+            send: &mut *driver.send,
+            answers,
+            given,
+            numbers,
+            leaving,
+            signals,
+            visited: 0,
+        };
+        let card = &mut driver.receive;
+        let received = match is_shared {
+            true => card.receive_shared(FRAMES, &mut arrivals)?,
+            false => card.receive(FRAMES, &mut |frame| arrivals.visit(frame))?,
+        };
         if std::mem::take(&mut self.is_card_calling) && received == 0 {
             self.driver.receive.settle();
             if self.driver.card.look().link == Link::Gone {
@@ -434,12 +401,12 @@ fn free(places: &mut [Place], client: ClientId, buffer: u32) {
     }
 }
 
-fn ids() -> impl Iterator<Item = ClientId> {
+pub(super) fn ids() -> impl Iterator<Item = ClientId> {
     (0..=u8::MAX).map(ClientId::new)
 }
 
 /// Buffers that a client gives back; how many numbers it said.
-fn take_back(
+pub(super) fn take_back(
     mux: &mut Mux,
     client: ClientId,
     place: &mut Place,

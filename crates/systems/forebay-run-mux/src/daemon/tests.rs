@@ -1,6 +1,7 @@
 //! The daemon over cards of memory, with clients in the same thread: what comes between two frames is the test's to say.
 
 mod apart;
+mod shared;
 mod trusted;
 
 use std::os::fd::{AsFd, BorrowedFd};
@@ -37,20 +38,25 @@ pub(super) struct Station {
     sent: u32,
 }
 
-fn plan(folder: &std::path::Path, keys: &str) -> MuxPlan {
+/// Keys of the multiplexer, and of both clients.
+fn plan(folder: &std::path::Path, [of_mux, of_a, of_b]: [&str; 3]) -> MuxPlan {
     use std::os::unix::fs::MetadataExt;
     let uid = std::fs::metadata("/proc/self").unwrap().uid();
     let socket = folder.join("socket");
     let text = format!(
-        "[mux]\ninterface = \"none\"\nsocket = {socket:?}\ntransmit_buffers = 1024\n\
-         [[clients]]\nname = \"a\"\nuid = {uid}\nmac = \"02:00:00:00:00:01\"\naddress = [\"10.0.0.10\"]\n{keys}\n\
-         [[clients]]\nname = \"b\"\nuid = {uid}\nmac = \"02:00:00:00:00:02\"\n"
+        "[mux]\ninterface = \"none\"\ndriver = \"tap\"\nsocket = {socket:?}\ntransmit_buffers = 1024\n{of_mux}\n\
+         [[clients]]\nname = \"a\"\nuid = {uid}\nmac = \"02:00:00:00:00:01\"\naddress = [\"10.0.0.10\"]\n{of_a}\n\
+         [[clients]]\nname = \"b\"\nuid = {uid}\nmac = \"02:00:00:00:00:02\"\n{of_b}\n"
     );
     forebay_config::read(&Source::of_text("mux.toml", &text)).unwrap()
 }
 
 impl Rig {
-    pub(super) fn new(keys: &str, options: &EmulatedOptions) -> Self {
+    pub(super) fn new(of_a: &str, options: &EmulatedOptions) -> Self {
+        Self::with(["", of_a, ""], options)
+    }
+
+    pub(super) fn with(keys: [&str; 3], options: &EmulatedOptions) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let plan = plan(folder.path(), keys);
         let (driver, far) = emulated::open(options).unwrap();
