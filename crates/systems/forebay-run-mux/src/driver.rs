@@ -18,10 +18,8 @@
 //!
 //! What each party counts stands in [`account`].
 
-pub mod account;
 mod apart;
 mod card;
-pub mod checksum;
 pub mod emulated;
 mod error;
 mod fates;
@@ -35,6 +33,7 @@ use std::fmt::Debug;
 use std::os::fd::BorrowedFd;
 
 use forebay_mux::Mac;
+pub use forebay_mux::{card as account, checksum};
 
 pub use account::{CardInDrop, CardOutDrop, LinkCounts, ReceiveCounts, SendCounts};
 pub use apart::apart;
