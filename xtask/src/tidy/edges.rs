@@ -45,6 +45,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("forebay-readout", ENGINE),
     ("forebay-flow", ENGINE),
     ("forebay-mux", ENGINE),
+    ("forebay-card", BELOW_CARD),
     ("forebay-tdm", ENGINE),
     ("forebay-emu", ENGINE),
     ("forebay-traffic", &["forebay-wire", "forebay-emu"]),
@@ -191,7 +192,18 @@ const BELOW_RUN_PROBE: &[&str] = &[
     "forebay-traffic",
 ];
 
+const BELOW_CARD: &[&str] = &[
+    "forebay-wire",
+    "forebay-ledger",
+    "forebay-sys",
+    "forebay-ring",
+    "forebay-link",
+    "forebay-xdp",
+    "forebay-mux",
+];
+
 const BELOW_RUN_MUX: &[&str] = &[
+    "forebay-card",
     "forebay-config",
     "forebay-settings",
     "forebay-run",

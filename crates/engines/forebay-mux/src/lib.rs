@@ -10,8 +10,6 @@
 //! | [`transmit`] | what waits, for how long, and in which class |
 //! | [`policy`] | which client sends next: one file for each policy |
 //! | [`account`] | which terms make equations |
-//! | [`card`] | the same of the card that the caller has |
-//! | [`checksum`] | sums that a sender on the same host has left to a card |
 //!
 //! [`Mux`] has all of them together, with books that close after each call.
 //!
@@ -83,8 +81,6 @@
 
 pub mod account;
 pub mod buffers;
-pub mod card;
-pub mod checksum;
 pub mod classify;
 mod client;
 pub mod descriptor;

@@ -2,7 +2,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`driver`] | frames from a card and onto one, with what was lost where, over five kinds of cards |
+//! | [`driver`] | `forebay-card`: frames from a card and onto one, with what was lost where, over five kinds of cards |
 //! | `daemon` | the loop: card, engine and clients |
 //! | `door` | where clients come in, and which of them may |
 //! | [`control`] | what a multiplexer at work is asked, and other settings |
@@ -16,7 +16,7 @@ pub mod config;
 pub mod control;
 mod daemon;
 mod door;
-pub mod driver;
+pub use forebay_card as driver;
 mod error;
 mod lane;
 mod listener;

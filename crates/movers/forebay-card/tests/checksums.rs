@@ -8,8 +8,8 @@
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
 
+use forebay_card::{Driver, packet, xdp};
 use forebay_mux::Mac;
-use forebay_run_mux::driver::{Driver, packet, xdp};
 use forebay_sys::clock::monotonic_ns;
 use forebay_sys::eventfd::EventFd;
 use forebay_sys::wait;

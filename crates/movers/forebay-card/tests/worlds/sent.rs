@@ -1,6 +1,6 @@
 //! Frames, and how a program sends them.
 
-use forebay_run_mux::driver::{Flushed, Sent};
+use forebay_card::{Flushed, Sent};
 use forebay_sys::clock::monotonic_ns;
 
 use super::{SECOND_NS, World, frame, is_writable, tagged};

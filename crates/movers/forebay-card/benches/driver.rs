@@ -12,8 +12,8 @@ use std::os::fd::AsFd;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use forebay_card::{Driver, Flushed, Sent, packet, xdp};
 use forebay_link::packet::{BATCH_FRAMES_MAX, FrameBatch, SendPort};
-use forebay_run_mux::driver::{Driver, Flushed, Sent, packet, xdp};
 use forebay_sys::clock::monotonic_ns;
 use forebay_sys::eventfd::EventFd;
 use forebay_sys::wait;

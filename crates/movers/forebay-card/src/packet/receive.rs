@@ -8,9 +8,9 @@ use forebay_link::packet::{
 use forebay_sys::packet::ReceiveRing;
 
 use super::PacketOptions;
-use crate::driver::account::{CardInDrop, ReceiveCounts};
-use crate::driver::checksum::complete;
-use crate::driver::{DriverError, ReceiveSide};
+use crate::account::{CardInDrop, ReceiveCounts};
+use crate::checksum::complete;
+use crate::{DriverError, ReceiveSide};
 
 /// The least that a frame takes in a block, in bytes: its head, its place in front, and an Ethernet header.
 const PLACE_BYTES_MIN: u32 = 96;

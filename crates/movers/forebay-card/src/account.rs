@@ -13,13 +13,13 @@
 //! | | dropped | this end, for each frame that the kernel gave up, by its reason |
 //!
 //! Both are in frames alone: kernels count no bytes here. What the whole interface counts ([`LinkCounts`]) is shown beside them and is in no equation, as others use it,
-//! too. A frame that was refused at once was never taken: it is in the account of the client that handed it over, and here in a sum of its own.
+//! too. A frame that was [refused](super::Sent::Refused) was never taken: it is in the account of the client that handed it over, and here in a sum of its own.
 
-use crate::account::Items;
 use forebay_ledger::{
     Account, AccountId, Book, Counter, DropReason, GroupId, PerReason, SchemaBuilder, Tally, Unit,
     reasons,
 };
+use forebay_mux::Items;
 
 reasons! {
     /// Why a frame that came to the card is not visited.

@@ -10,12 +10,12 @@ mod worlds;
 
 use std::collections::VecDeque;
 
+use forebay_card::{CardInDrop, Desk};
 use forebay_mux::ClientId;
 use forebay_mux::buffers::{BufferId, Lent, ReceivePool, Share};
 use forebay_ring::PeerRegion;
-use forebay_run_mux::driver::{CardInDrop, Desk};
 use forebay_sys::clock::monotonic_ns;
-use worlds::{Kind, Room, SECOND_NS, World, frame, is_ours, run, tagged};
+use worlds::{Kind, Room, SECOND_NS, Threads, World, frame, is_ours, run, tagged};
 
 const CLIENT: ClientId = ClientId::new(0);
 /// Buffers that the client may have.
@@ -160,7 +160,7 @@ fn too_long(mut world: World) {
 fn frames_of_a_tap_lie_where_clients_read() {
     run(
         "frames_of_a_tap_lie_where_clients_read",
-        Kind::Tap,
+        (Kind::Tap, Threads::One),
         Room::Ample,
         Vec::new,
         whole,
@@ -169,14 +169,20 @@ fn frames_of_a_tap_lie_where_clients_read() {
 
 #[test]
 fn frames_of_memory_lie_where_clients_read() {
-    run("", Kind::Emulated, Room::Ample, Vec::new, whole);
+    run(
+        "",
+        (Kind::Emulated, Threads::One),
+        Room::Ample,
+        Vec::new,
+        whole,
+    );
 }
 
 #[test]
 fn a_frame_of_a_tap_that_is_too_long_is_dropped_by_name() {
     run(
         "a_frame_of_a_tap_that_is_too_long_is_dropped_by_name",
-        Kind::Tap,
+        (Kind::Tap, Threads::One),
         Room::Ample,
         Vec::new,
         too_long,
@@ -185,12 +191,24 @@ fn a_frame_of_a_tap_that_is_too_long_is_dropped_by_name() {
 
 #[test]
 fn a_frame_of_memory_that_is_too_long_is_dropped_by_name() {
-    run("", Kind::Emulated, Room::Ample, Vec::new, too_long);
+    run(
+        "",
+        (Kind::Emulated, Threads::One),
+        Room::Ample,
+        Vec::new,
+        too_long,
+    );
 }
 
 #[test]
 fn drivers_that_receive_elsewhere_say_so() {
-    run("", Kind::Pcap, Room::Ample, Vec::new, |mut world| {
-        assert!(world.driver.receive.share(8).unwrap().is_none());
-    });
+    run(
+        "",
+        (Kind::Pcap, Threads::One),
+        Room::Ample,
+        Vec::new,
+        |mut world| {
+            assert!(world.driver.receive.share(8).unwrap().is_none());
+        },
+    );
 }

@@ -2,8 +2,8 @@
 //! namespace that ends with its test.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use forebay_run_mux::driver::packet::{self, PacketOptions};
-use forebay_run_mux::driver::{CardOutDrop, Driver, Flushed, Sent};
+use forebay_card::packet::{self, PacketOptions};
+use forebay_card::{CardOutDrop, Driver, Flushed, Sent};
 use forebay_sys::tap::Tap;
 use forebay_testing::wire::{is_inside, may_have_tun, sh};
 

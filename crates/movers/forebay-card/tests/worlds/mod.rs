@@ -7,14 +7,12 @@ use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 
+use forebay_card::packet::PacketRing;
+use forebay_card::{Driver, FRAME_BYTES_MAX, Link, apart, emulated, packet, pcap, tap, xdp};
 use forebay_link::packet::{
     BATCH_FRAMES_MAX, Event, FrameBatch, PacketPort, PortOptions, RingSize, SendPort, Stopped,
 };
 use forebay_link::pcap::Frames;
-use forebay_run_mux::driver::packet::PacketRing;
-use forebay_run_mux::driver::{
-    Driver, FRAME_BYTES_MAX, Link, apart, emulated, packet, pcap, tap, xdp,
-};
 use forebay_sys::clock::monotonic_ns;
 use forebay_sys::eventfd::EventFd;
 use forebay_sys::wait::{self, Woken};
@@ -177,10 +175,7 @@ impl World {
     }
 }
 
-pub(crate) fn receive(
-    half: &mut dyn forebay_run_mux::driver::ReceiveSide,
-    frames: usize,
-) -> Vec<Vec<u8>> {
+pub(crate) fn receive(half: &mut dyn forebay_card::ReceiveSide, frames: usize) -> Vec<Vec<u8>> {
     let mut came = Vec::new();
     while came.len() < frames {
         if !half.is_ready() {

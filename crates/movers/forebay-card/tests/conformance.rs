@@ -7,8 +7,8 @@
 
 mod worlds;
 
-use forebay_run_mux::driver::account::OutDrops;
-use forebay_run_mux::driver::{
+use forebay_card::account::OutDrops;
+use forebay_card::{
     CardInDrop, CardOutDrop, CardState, CardWatch, Change, Fate, Flushed, Link, SendCounts, Sent,
 };
 use forebay_sys::clock::monotonic_ns;
@@ -454,14 +454,12 @@ fn each_half_may_have_a_thread(mut world: World) {
     let frames = all_lengths();
     let (_, none_comes) = (none(), few());
     let World {
-        driver: forebay_run_mux::driver::Driver { receive: half, .. },
+        driver: forebay_card::Driver { receive: half, .. },
         ..
     } = &mut world;
     // The half goes away for good: what stays in its place is of another card.
-    let (other, _far) = forebay_run_mux::driver::emulated::open(
-        &forebay_run_mux::driver::emulated::EmulatedOptions::default(),
-    )
-    .unwrap();
+    let (other, _far) =
+        forebay_card::emulated::open(&forebay_card::emulated::EmulatedOptions::default()).unwrap();
     let mut half = std::mem::replace(half, other.receive);
     let wanted = frames.len();
     let thread = std::thread::spawn(move || receive(&mut *half, wanted));

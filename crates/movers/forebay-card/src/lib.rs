@@ -17,9 +17,12 @@
 //! | [`emulated`] | memory | nothing |
 //!
 //! What each party counts stands in [`account`].
+#![forbid(unsafe_code)]
 
+pub mod account;
 mod apart;
 mod card;
+pub mod checksum;
 pub mod emulated;
 mod error;
 mod fates;
@@ -33,7 +36,6 @@ use std::fmt::Debug;
 use std::os::fd::BorrowedFd;
 
 use forebay_mux::Mac;
-pub use forebay_mux::{card as account, checksum};
 
 pub use account::{CardInDrop, CardOutDrop, LinkCounts, ReceiveCounts, SendCounts};
 pub use apart::apart;
