@@ -180,6 +180,30 @@ fn nothing_goes_and_nothing_is_lost_behind_the_end() {
     assert_eq!((counts.out, counts.held), (10, u64::from(taken) - 10));
     assert_eq!((fates(&mut *send).len(), far.receive()), (10, None));
     send.check().unwrap();
+    let mut with_room = apart(card(10).0, FRAME_BYTES_MAX).unwrap().send;
+    with_room.close();
+    assert_eq!(with_room.send(&frame(0, 60)), Sent::NoRoom);
+    assert_eq!(closed(&mut *with_room).taken.items, 0);
+}
+
+#[test]
+fn what_the_driver_has_and_the_card_has_no_room_for_waits_though_all_places_are_free() {
+    let (driver, far) = card(10);
+    let mut send = apart(driver, FRAME_BYTES_MAX).unwrap().send;
+    for number in 0..15 {
+        assert_eq!(send.send(&frame(number, 60)), Sent::Taken);
+    }
+    until("the card's end of room", || {
+        assert_ne!(send.flush(), Flushed::All);
+        let counts = closed(&mut *send);
+        (counts.out, counts.held) == (10, 5)
+    });
+    assert_eq!(send.flush(), Flushed::Waits);
+    until("all", || {
+        drop(far.receive());
+        send.flush() == Flushed::All
+    });
+    assert_eq!(fates(&mut *send), [Fate::Out; 15]);
 }
 
 /// How the half below is odd.
