@@ -56,8 +56,12 @@ int main(int argc, char **argv)
     fflush(stdout);
     while (echoed < most && code >= 0) {
         code = forebay_client_udp_receive(client, udp, data, sizeof data, &bytes, &from, SECOND_NS);
-        if (code == FOREBAY_CLIENT_READY && (code = answer(client, udp, &from, data, bytes)) >= 0)
+        if (code != FOREBAY_CLIENT_READY)
+            continue;
+        if ((code = answer(client, udp, &from, data, bytes)) >= 0)
             echoed++;
+        else if (code == FOREBAY_CLIENT_NO_WAY || code == FOREBAY_CLIENT_ARGUMENT)
+            code = 0; /* It came from port 0, or there is no way back. */
     }
     /* What still waits for its receiver's address goes, or is given up. */
     while (code >= 0 && (code = forebay_client_ip_get_counts(client, &counts)) >= 0 && counts.unsent.items > 0)

@@ -184,8 +184,9 @@ typedef struct forebay_client_counts {
     uint64_t refused_full;
 } forebay_client_counts;
 
-/** The network of a client: the multiplexer says its addresses alone. Zeroes are no networks and
-    no gateways; NULL in their place is 24 and 64 bits. */
+/** The network of a client: the multiplexer says its addresses alone. A prefix of 0 bits is a
+    network of all addresses, and no gateway is used then; NULL in place of all is 24 and 64
+    bits. */
 typedef struct forebay_client_network {
     /** Bits of an address of version 4 that name the network, 0 to 32. */
     uint8_t prefix_v4;

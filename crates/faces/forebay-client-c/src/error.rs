@@ -74,9 +74,10 @@ impl From<IpError> for Failure {
         let code = match error {
             IpError::Client(error) => return error.into(),
             IpError::NoAddress => FOREBAY_CLIENT_NO_ADDRESS,
-            IpError::Prefix { .. } | IpError::Queue { .. } | IpError::NoPort { .. } => {
-                FOREBAY_CLIENT_ARGUMENT
-            }
+            IpError::Prefix { .. }
+            | IpError::Gateway { .. }
+            | IpError::Queue { .. }
+            | IpError::NoPort { .. } => FOREBAY_CLIENT_ARGUMENT,
             IpError::PortTaken { .. } | IpError::TooMany { .. } => FOREBAY_CLIENT_TAKEN,
             IpError::NoSocket { .. } => FOREBAY_CLIENT_NO_SOCKET,
             IpError::NoWay { .. } => FOREBAY_CLIENT_NO_WAY,

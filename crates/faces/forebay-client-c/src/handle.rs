@@ -31,7 +31,7 @@ pub(crate) struct Parts {
     is_broken: bool,
 }
 
-/// To whom the frames of a client go.
+/// What receives the frames of a client.
 #[derive(Debug)]
 enum Kind {
     /// To the program.

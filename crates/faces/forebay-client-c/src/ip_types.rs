@@ -2,7 +2,7 @@
 
 use crate::types::ForebayClientAddress;
 
-/// The network of a client: the multiplexer says its addresses alone. Zeroes are no networks and no gateways; NULL in their place is 24 and 64 bits.
+/// The network of a client: the multiplexer says its addresses alone. A prefix of 0 bits is a network of all addresses, and no gateway is used then; NULL in place of all is 24 and 64 bits.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ForebayClientNetwork {

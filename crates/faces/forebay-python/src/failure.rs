@@ -68,6 +68,7 @@ pub(crate) fn of_ip(error: IpError) -> PyErr {
         IpError::Full { .. } => PyBlockingIOError::new_err(text),
         IpError::NoSocket { .. } => closed("socket"),
         IpError::Prefix { .. }
+        | IpError::Gateway { .. }
         | IpError::Queue { .. }
         | IpError::NoPort { .. }
         | IpError::Length { .. } => PyValueError::new_err(text),

@@ -34,7 +34,7 @@ pub(crate) struct MuxClient {
     frame_bytes_max: usize,
 }
 
-/// To whom the frames of a client go.
+/// What receives the frames of a client.
 #[derive(Debug)]
 enum Kind {
     Frames(Box<Client>),

@@ -210,6 +210,19 @@ fn what_cannot_be_sent_is_told_and_not_counted() {
     };
     let long = IpClient::open(client, &network);
     assert!(matches!(long, Err(IpError::Prefix { version: 6, .. })));
+    let v4 = ["0.0.0.0", "224.0.0.1", "255.255.255.255"].map(|way| Network {
+        gateway_v4: Some(way.parse().unwrap()),
+        ..Network::default()
+    });
+    let v6 = ["::", "ff02::1"].map(|way| Network {
+        gateway_v6: Some(way.parse().unwrap()),
+        ..Network::default()
+    });
+    for network in [v4.as_slice(), v6.as_slice()].concat() {
+        let (client, _place) = place(3, None, &["10.0.0.3"]);
+        let none = IpClient::open(client, &network);
+        assert!(matches!(none, Err(IpError::Gateway { .. })), "{network:?}");
+    }
 }
 
 #[test]

@@ -15,10 +15,16 @@ use crate::{Client, ClientError};
 const SOCKETS_MAX: usize = 64;
 /// Most datagrams of a queue.
 const QUEUE_MAX: usize = 65_536;
-/// Ports for who asks for none.
+/// Ports of sockets for which none is asked.
 const PORTS_OWN: core::ops::RangeInclusive<u16> = 49_152..=65_535;
 /// Frames of one turn each way: then the other side is told.
 const BATCH: usize = 256;
+
+/// Whether it is an address of one host (RFC 1122, RFC 4291).
+fn is_unicast(address: IpAddr) -> bool {
+    let is_broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
+    !(address.is_unspecified() || address.is_multicast() || is_broadcast)
+}
 
 /// A socket, by a number that no other one of the client has had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,7 +51,7 @@ impl Default for UdpLimits {
 /// A datagram that came.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Datagram {
-    /// Who sent it.
+    /// Its sender.
     pub from: SocketAddr,
     /// To which address of the client.
     pub to: Option<IpAddr>,
@@ -81,7 +87,7 @@ impl IpClient {
     /// Whether such a client can have a stack in such a network.
     ///
     /// # Errors
-    /// It has no address, or a prefix is longer than an address.
+    /// It has no address, a prefix is longer than an address, or a gateway is no address of one host.
     pub fn check(client: &Client, network: &Network) -> Result<(), IpError> {
         if client.welcome().addresses.is_empty() {
             return Err(IpError::NoAddress);
@@ -95,7 +101,12 @@ impl IpClient {
                 });
             }
         }
-        Ok(())
+        let v4 = network.gateway_v4.map(IpAddr::V4);
+        let v6 = network.gateway_v6.map(IpAddr::V6);
+        match [v4, v6].into_iter().flatten().find(|way| !is_unicast(*way)) {
+            Some(gateway) => Err(IpError::Gateway { gateway }),
+            None => Ok(()),
+        }
     }
 
     /// With the addresses that the multiplexer gave.

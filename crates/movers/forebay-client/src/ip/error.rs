@@ -22,6 +22,12 @@ pub enum IpError {
         /// Most bits.
         most: u8,
     },
+    /// A gateway that no host can be.
+    #[error("{gateway} is no gateway: it is not the address of one host")]
+    Gateway {
+        /// Its address.
+        gateway: IpAddr,
+    },
     /// The port has a socket.
     #[error("port {port} has a socket of this client already: close that, or take another port")]
     PortTaken {

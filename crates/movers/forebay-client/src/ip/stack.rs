@@ -354,7 +354,7 @@ impl Stack {
         }
         port.waiting = None;
         let (number, old) = (port.number, port.socket);
-        // One of its own remembers for whom it waited.
+        // A socket of smoltcp keeps the receiver that it waits for.
         self.sockets.remove(old);
         let new = self.sockets.add(self.udp_socket(number));
         self.ports.get_mut(at)?.as_mut()?.socket = new;
