@@ -39,7 +39,7 @@ const PLACES: u32 = 64;
 const BATCH_FRAMES: usize = 32;
 /// So many are shown to the thread before the batch is whole, so that it begins meanwhile.
 const SHOW_FRAMES: usize = 16;
-/// Whoever waits for room has it when so many places were freed, or no more of them are for now: a wake-up for each would cost more than the frame.
+/// A wait for room is over when so many places were freed, or no more of them are for now: a wake-up for each would cost more than the frame.
 const ROOM_FRAMES: usize = 32;
 
 /// A card without room is looked at again after so long.
@@ -151,13 +151,14 @@ pub fn apart(driver: Driver, frame_bytes_max: usize) -> Result<Driver, DriverErr
         room: EventFd::create()?,
         is_over: AtomicBool::new(false),
     });
+    let sender = FrameSender::map(&spec, memory.sender_fds()?)?;
     let (its_work, its_board) = (Arc::clone(&work), Arc::clone(&board));
     let thread = std::thread::Builder::new().name("fb-send".into());
     let thread = thread
         .spawn(move || send_on(&its_work, &its_board, &mut poller))
         .map_err(|error| SysError::new("clone", "fb-send", error))?;
     let send = Box::new(ApartSend {
-        places: FrameSender::map(&spec, memory.sender_fds()?)?,
+        places: sender,
         work,
         board,
         thread: Some(thread),
@@ -389,7 +390,10 @@ impl SendSide for ApartSend {
         }
         let has_room = self.places.free_frames() > 0;
         let awaited = match self.lacks_room {
-            true if has_room => None,
+            true if has_room => {
+                self.lacks_room = false;
+                None
+            }
             true => Some(Awaited::Room),
             false => Some(Awaited::End),
         };
@@ -409,7 +413,7 @@ impl SendSide for ApartSend {
     }
 
     fn fates(&mut self, told: &mut dyn FnMut(Fate)) {
-        // Whoever hears them may take long, and the thread shall not wait for that.
+        // To hear them may take long, and the thread shall not wait for that.
         let mut fates = std::mem::take(&mut lock(&self.board.told).fates);
         fates.tell(told);
     }

@@ -6,7 +6,7 @@
 //!                  └──────────── no client gets the frame ──────────┘
 //! ```
 //!
-//! The file can be written through the driver's own mapping alone: the kernel refuses another one to everybody ([`Region`]). Whoever has a descriptor of it reads all frames that
+//! The file can be written through the driver's own mapping alone: the kernel refuses another one to everybody ([`Region`]). A process with a descriptor of it reads all frames that
 //! come, whoever they are for.
 
 use std::os::fd::OwnedFd;

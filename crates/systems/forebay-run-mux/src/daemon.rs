@@ -367,7 +367,7 @@ impl Daemon {
         self.part_everybody();
         self.send_out(OUT);
         self.answers.held = self.answers_given();
-        closed
+        closed.and_then(|()| Ok(self.driver.send.check()?))
     }
 
     /// Takes in what came before.

@@ -88,7 +88,7 @@ settings! {
         class: u8 [0..=7] = 0,
         /// What it sends is copied once, when it goes, and no more when it is handed over: less work, and its packets can change after that. It can harm nobody's memory, and name no other sender.
         trusted: bool = false,
-        /// Where its frames lie: in memory of its own, into which each is copied, or where the driver has received them.
+        /// Where its frames lie: in memory of its own, into which each is copied, or where the driver has received them. Shared needs `trusted` and the driver tap, and the client can read all frames that come to the card.
         receive: ReceiveChoice = ReceiveChoice::Copied,
         /// Most frames that wait to be sent.
         transmit_queue: u32 [1..=65_536] = 256,

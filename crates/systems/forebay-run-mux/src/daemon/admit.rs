@@ -129,7 +129,8 @@ impl Daemon {
 
     /// The memory in which a client reads frames where they were received, if it may.
     fn shared_with(&self, said: &ClientSettings) -> Option<&SharedMemory> {
-        self.shared.as_ref().filter(|_| said.shares())
+        let may = said.shares() && said.trusted;
+        self.shared.as_ref().filter(|_| may)
     }
 
     /// The pool in which frames for a client come.

@@ -298,7 +298,7 @@ fn the_memory_that_is_shared_can_be_written_by_the_daemon_alone() {
     }
     let all = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
     assert_eq!(rustix::fs::fcntl_get_seals(&fds[0]).unwrap(), all);
-    // Whoever opens it for writing, which its user and root may, can write nothing all the same.
+    // Its user and root may open it for writing, and can write nothing all the same.
     let path = format!("/proc/self/fd/{}", fds[0].as_raw_fd());
     let mut opened = File::options().write(true).open(path).unwrap();
     assert!(opened.write(&[7; 64]).is_err());
