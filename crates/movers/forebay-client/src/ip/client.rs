@@ -71,6 +71,14 @@ struct Udp {
     is_awaited: bool,
 }
 
+impl Udp {
+    /// Whether it keeps one datagram more to be sent.
+    fn has_room(&self, stack: &Stack) -> bool {
+        let waiting = usize::from(!stack.is_free(self.port));
+        self.unsent.len() + waiting < self.limits.unsent_max
+    }
+}
+
 /// A client under a stack, with sockets of its own.
 ///
 /// The stack works while it is called: what is due meanwhile is done by the next call. The multiplexer answers for the client's addresses all the time.
@@ -260,11 +268,10 @@ impl IpClient {
         if !self.stack.is_free(socket.port) {
             self.send(monotonic_ns())?;
         }
-        let waiting = |socket: &Udp| usize::from(!self.stack.is_free(socket.port));
         let Some(socket) = self.udp.get_mut(&id) else {
             return Err(no_udp(id));
         };
-        if socket.unsent.len() + waiting(socket) >= socket.limits.unsent_max {
+        if !socket.has_room(&self.stack) {
             socket.counts.refused_full += 1;
             socket.is_awaited = true;
             let most = socket.limits.unsent_max;
@@ -312,19 +319,16 @@ impl IpClient {
     /// There is no such socket.
     pub fn has_room(&self, id: SocketId) -> Result<bool, IpError> {
         let socket = self.udp.get(&id).ok_or_else(|| no_udp(id))?;
-        Ok(self.is_roomy(socket))
-    }
-
-    fn is_roomy(&self, socket: &Udp) -> bool {
-        let waiting = usize::from(!self.stack.is_free(socket.port));
-        socket.unsent.len() + waiting < socket.limits.unsent_max
+        Ok(socket.has_room(&self.stack))
     }
 
     /// Whether there is something for the program: a datagram, or room in a socket that had none.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         let mut all = self.udp.values();
-        all.any(|socket| !socket.unread.is_empty() || (socket.is_awaited && self.is_roomy(socket)))
+        all.any(|socket| {
+            !socket.unread.is_empty() || (socket.is_awaited && socket.has_room(&self.stack))
+        })
     }
 
     /// Receives and sends what there is, a batch at most; whether there was something.
@@ -455,8 +459,7 @@ impl IpClient {
     fn tell(&mut self) -> bool {
         let (is_ready, stack) = (self.is_ready(), &self.stack);
         for socket in self.udp.values_mut() {
-            let waiting = usize::from(!stack.is_free(socket.port));
-            socket.is_awaited &= socket.unsent.len() + waiting >= socket.limits.unsent_max;
+            socket.is_awaited &= !socket.has_room(stack);
         }
         is_ready
     }
