@@ -71,7 +71,7 @@ impl MuxClient {
         })
     }
 
-    /// With the client, whoever has its frames.
+    /// With the client, under a stack or not.
     fn with_any<T: Send>(
         &self,
         py: Python<'_>,

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The file can be written through the driver's own mapping alone: the kernel refuses another one to everybody ([`Region`]). A process with a descriptor of it reads all frames that
-//! come, whoever they are for.
+//! come, for any client.
 
 use std::os::fd::OwnedFd;
 
