@@ -205,23 +205,10 @@ impl MuxClient {
     /// 'due' when the time is over.
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, py: Python<'_>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<&'static str> {
-        let limit = arguments::timeout(timeout)?;
-        let begun = Instant::now();
-        loop {
-            let left = limit.map(|limit| limit.saturating_sub(begun.elapsed()));
-            let slice = left.map_or(SLICE, |left| left.min(SLICE));
-            let woken = self.with(py, |client| {
-                let woken = client.wait(Instant::now() + slice);
-                woken.map_err(failure::of_client)
-            })?;
-            if let Some(word) = word(woken) {
-                return Ok(word);
-            }
-            py.check_signals()?;
-            if left == Some(Duration::ZERO) {
-                return Ok("due");
-            }
-        }
+        in_slices(py, timeout, |until| {
+            let woken = self.with(py, |client| client.wait(until).map_err(failure::of_client));
+            Ok(word(woken?))
+        })
     }
 
     /// Flushes, and asks to be woken by the descriptor, for `select` and the like: None, or what is there already, 'frame' or 'room'. Call `wait(0)` when the
@@ -309,22 +296,10 @@ impl MuxClient {
         py: Python<'_>,
         timeout: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<&'static str> {
-        let limit = arguments::timeout(timeout)?;
-        let begun = Instant::now();
-        loop {
-            let left = limit.map(|limit| limit.saturating_sub(begun.elapsed()));
-            let slice = left.map_or(SLICE, |left| left.min(SLICE));
-            let is_ready = self.with_ip(py, |ip| {
-                ip.wait(Instant::now() + slice).map_err(failure::of_client)
-            })?;
-            if is_ready {
-                return Ok("ready");
-            }
-            py.check_signals()?;
-            if left == Some(Duration::ZERO) {
-                return Ok("due");
-            }
-        }
+        in_slices(py, timeout, |until| {
+            let is_ready = self.with_ip(py, |ip| ip.wait(until).map_err(failure::of_client));
+            Ok(is_ready?.then_some("ready"))
+        })
     }
 
     /// Has the stack work, and asks to be woken by the descriptor, for `select` and the like: the longest time for that in seconds, behind which `wait_ip(0)` is
@@ -420,6 +395,27 @@ impl MuxClient {
 
     fn __repr__(&self) -> String {
         format!("MuxClient({})", self.mac())
+    }
+}
+
+/// Waits for a word in slices, between which signals are seen, and for `timeout` altogether: then it is 'due'.
+fn in_slices(
+    py: Python<'_>,
+    timeout: Option<&Bound<'_, PyAny>>,
+    mut wait: impl FnMut(Instant) -> PyResult<Option<&'static str>>,
+) -> PyResult<&'static str> {
+    let limit = arguments::timeout(timeout)?;
+    let begun = Instant::now();
+    loop {
+        let left = limit.map(|limit| limit.saturating_sub(begun.elapsed()));
+        let slice = left.map_or(SLICE, |left| left.min(SLICE));
+        if let Some(word) = wait(Instant::now() + slice)? {
+            return Ok(word);
+        }
+        py.check_signals()?;
+        if left == Some(Duration::ZERO) {
+            return Ok("due");
+        }
     }
 }
 
