@@ -1,6 +1,7 @@
 //! The parts of the bench, one after another.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
@@ -10,6 +11,7 @@ use super::search::{Highest, Limit, Sample, highest};
 use super::{Lines, Session, bare, sink};
 use crate::chain::{self, Measured, Setup, Sink};
 use forebay_report::statistics::{Spread, spread};
+use forebay_sys::clock::thread_cpu_ns;
 
 const KIB: u32 = 1024;
 /// Length of a run that only feels its way, in s.
@@ -20,6 +22,8 @@ const WARM_S: f64 = 1.0;
 const MEMORY_BYTES: f64 = 5e9;
 /// Shortest run that counts, in s.
 const COUNTS_S_MIN: f64 = 1.0;
+/// Wake-ups of a run that does nothing else.
+const WAKES: u32 = 1_000;
 /// Where files lie in memory.
 pub(super) const MEMORY: &str = "/dev/shm";
 
@@ -180,7 +184,25 @@ pub(super) fn mark(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
     for (rate_hz, most_us) in MODERATE {
         lines.put(moderate(rate_hz, most_us, session)?);
     }
+    let wakes = repeat(session, || Ok(wake_cpu_us()))?;
+    lines.put(
+        Line::new(
+            "CPU of a thread that sleeps 1 ms at a time and does nothing else, for each time it wakes",
+            "µs",
+            wakes,
+        )
+        .note("receiver and builder wake some 1,500 times a second at 4 kHz"),
+    );
     Ok(())
+}
+
+/// What the machine asks for a wake-up alone, in µs of CPU time.
+fn wake_cpu_us() -> f64 {
+    let begun_ns = thread_cpu_ns();
+    for _ in 0..WAKES {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    (thread_cpu_ns() - begun_ns) as f64 / 1e3 / f64::from(WAKES)
 }
 
 /// CPU for one event at a rate that leaves the machine time, in turns with the bare loop, with the latency of events beside it.
