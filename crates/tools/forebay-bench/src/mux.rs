@@ -166,6 +166,8 @@ pub struct Options {
     pub driver_threads: u8,
     /// Whether plain sockets are measured as well.
     pub has_baseline: bool,
+    /// Whether threads that take what nobody else wants measure the host's CPU time, too. A CPU that runs one is not idle: the kernel does not move waiting processes to it.
+    pub has_soaker: bool,
     /// Where processes run.
     pub placement: Placement,
 }
@@ -211,7 +213,7 @@ pub struct Baseline {
     /// Part of the host's CPU time that was used, from `/proc/stat`.
     pub cpu_fraction: f64,
     /// The same by the soaker.
-    pub cpu_fraction_soaker: f64,
+    pub cpu_fraction_soaker: Option<f64>,
     /// Packets that the sockets' programs took and sent for each second of their CPU time.
     pub packets_per_cpu_second: f64,
     /// Packets that were lost, by place and reason.
@@ -260,8 +262,8 @@ pub struct MuxBenchSummary {
     pub achieved_bps: f64,
     /// Part of the host's CPU time that was used while packets were sent, from `/proc/stat`; all processes of the measurement are in it.
     pub cpu_fraction: f64,
-    /// The same by threads that take what nobody else wants (`SCHED_IDLE`).
-    pub cpu_fraction_soaker: f64,
+    /// The same by threads that take what nobody else wants (`SCHED_IDLE`); none: without them.
+    pub cpu_fraction_soaker: Option<f64>,
     /// Packets that the daemon gave to clients and to the card, for each second of its CPU time.
     pub packets_per_cpu_second: f64,
     /// Times that the daemon woke a client, for each packet that it gave or took.
@@ -325,7 +327,7 @@ fn with_share(
     work: &session::Work,
     stop: &Stop,
 ) -> Result<(MuxBenchSummary, Closed)> {
-    let mut sharing = Sharing::of(options.duration);
+    let mut sharing = Sharing::of(options);
     let told = session::run(options, ground, work, (stop, &mut sharing))?;
     told.summed_up(options, sharing.share())
 }
@@ -335,6 +337,7 @@ fn warnings(summary: &MuxBenchSummary, baseline: Option<&Baseline>) -> Vec<Strin
     let ours = Some(("", summary.cpu_fraction, summary.cpu_fraction_soaker));
     let theirs = baseline.map(|it| ("of the sockets, ", it.cpu_fraction, it.cpu_fraction_soaker));
     for (of, kernel, soaker) in ours.into_iter().chain(theirs) {
+        let Some(soaker) = soaker else { continue };
         if (kernel - soaker).abs() > SHARES_DIFFER {
             warnings.push(format!(
                 "{of}the CPU that was used is {kernel:.3} of the host by /proc/stat and {soaker:.3} by the soaker: other programs with a niceness, or a hypervisor, took the rest"

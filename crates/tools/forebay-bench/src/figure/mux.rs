@@ -155,6 +155,7 @@ impl MuxTask {
             gather_us: None,
             driver_threads: scenario.driver_threads,
             has_baseline: false,
+            has_soaker: true,
             placement: scenario.place.on(&sched::cpus()),
         })
     }
@@ -167,7 +168,8 @@ impl MuxTask {
             let sockets = mux::measure_sockets(&options, stop)?;
             row.add("achieved_bps", sockets.achieved_bps);
             row.add("cpu_percent", 100.0 * sockets.cpu_fraction);
-            row.add("cpu_soaker_percent", 100.0 * sockets.cpu_fraction_soaker);
+            let soaker = sockets.cpu_fraction_soaker.unwrap_or(f64::NAN);
+            row.add("cpu_soaker_percent", 100.0 * soaker);
             let clients = sockets.clients.iter();
             let cells = clients.map(|it| (it.achieved_bps, &it.rtt_ns, f64::NAN, f64::NAN));
             self.add_clients(&mut row, cells);
@@ -187,7 +189,8 @@ impl MuxTask {
     fn add_ours(self, row: &mut Row, summary: &MuxBenchSummary) {
         row.add("achieved_bps", summary.achieved_bps);
         row.add("cpu_percent", 100.0 * summary.cpu_fraction);
-        row.add("cpu_soaker_percent", 100.0 * summary.cpu_fraction_soaker);
+        let soaker = summary.cpu_fraction_soaker.unwrap_or(f64::NAN);
+        row.add("cpu_soaker_percent", 100.0 * soaker);
         let clients = summary.clients.iter();
         let cells = clients.map(|it| {
             let lost: u64 = it.drops.values().sum();

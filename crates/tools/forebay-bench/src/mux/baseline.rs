@@ -33,7 +33,7 @@ pub(super) fn run(
     }
     let load = load(options, ground, socket_address);
     let load = (load, work.of("load-sockets"));
-    let mut sharing = Sharing::of(options.duration);
+    let mut sharing = Sharing::of(options);
     let load = under_way(load, options, &mut [], (stop, &mut sharing))?;
     let share = sharing.share();
     let load = load.child.record()?;

@@ -89,6 +89,7 @@ impl DemoOptions {
             gather_us: None,
             driver_threads: 1,
             has_baseline: false,
+            has_soaker: true,
             placement: Placement::default(),
         }
     }

@@ -150,6 +150,7 @@ mod tests {
             gather_us: None,
             driver_threads: 1,
             has_baseline: false,
+            has_soaker: true,
             placement: Placement::default(),
         }
     }

@@ -11,6 +11,7 @@ use forebay_sys::clock::thread_cpu_ns;
 use forebay_sys::host::CpuTicks;
 use forebay_sys::sched;
 
+use super::Options;
 use super::session::Watch;
 use crate::child::Booked;
 
@@ -24,13 +25,14 @@ const TURNS: u32 = 200;
 pub struct CpuShare {
     /// By `/proc/stat`: all that is neither idle nor of threads with a niceness, as the soaker's are.
     pub kernel: f64,
-    /// By the soaker: all that it did not get.
-    pub soaker: f64,
+    /// By the soaker: all that it did not get; none: there was no soaker.
+    pub soaker: Option<f64>,
 }
 
 /// What part of the host is used while a load is made, from when it has begun.
 pub(super) struct Sharing {
-    soaker: Option<Soaker>,
+    wants_soaker: bool,
+    soaker: Soaker,
     begin: Duration,
     begun: Option<Instant>,
     from: Option<Reading>,
@@ -38,11 +40,12 @@ pub(super) struct Sharing {
 }
 
 impl Sharing {
-    /// Of a load that is made for so long.
-    pub(super) fn of(duration: Duration) -> Self {
+    /// Of a load as it is asked for.
+    pub(super) fn of(options: &Options) -> Self {
         Self {
-            soaker: None,
-            begin: BEGIN.min(duration / 4),
+            wants_soaker: options.has_soaker,
+            soaker: Soaker::default(),
+            begin: BEGIN.min(options.duration / 4),
             begun: None,
             from: None,
             share: CpuShare::default(),
@@ -57,26 +60,27 @@ impl Sharing {
 
 impl Watch for Sharing {
     fn look(&mut self, _: &Booked) -> Result<()> {
+        if self.begun.is_none() && self.wants_soaker {
+            self.soaker = Soaker::start()?;
+        }
         let begun = *self.begun.get_or_insert_with(Instant::now);
-        let soaker = match &self.soaker {
-            Some(soaker) => soaker,
-            None => self.soaker.insert(Soaker::start()?),
-        };
         if self.from.is_none() && begun.elapsed() >= self.begin {
-            self.from = Some(soaker.read());
+            self.from = Some(self.soaker.read());
         }
         Ok(())
     }
 
     fn over(&mut self, _: &Booked) -> Result<()> {
-        if let (Some(soaker), Some(from)) = (self.soaker.take(), self.from) {
+        let soaker = std::mem::take(&mut self.soaker);
+        if let Some(from) = self.from {
             self.share = soaker.read().since(&from);
         }
         Ok(())
     }
 }
 
-/// Threads that take what nobody else wants, until they are dropped.
+/// Threads that take what nobody else wants, until they are dropped; none of them, where there shall be no soaker.
+#[derive(Default)]
 struct Soaker {
     is_over: Arc<AtomicBool>,
     /// CPU time of each, in ns.
@@ -154,7 +158,7 @@ impl Reading {
         let soaked_ns = self.soaked_ns.saturating_sub(before.soaked_ns) as f64;
         CpuShare {
             kernel: 1.0 - left as f64 / ticks.total().max(1) as f64,
-            soaker: 1.0 - soaked_ns / all_ns.max(1.0),
+            soaker: (self.cpus > 0).then(|| 1.0 - soaked_ns / all_ns.max(1.0)),
         }
     }
 }
@@ -185,7 +189,11 @@ mod tests {
         };
         let share = after.since(&before);
         assert!((share.kernel - 0.35).abs() < 1e-9, "{share:?}");
-        assert!((share.soaker - 0.4).abs() < 1e-9, "{share:?}");
+        assert!((share.soaker.unwrap() - 0.4).abs() < 1e-9, "{share:?}");
+        let bare = |reading: Reading| Reading { cpus: 0, ..reading };
+        let share = bare(after).since(&bare(before));
+        assert!((share.kernel - 0.35).abs() < 1e-9, "{share:?}");
+        assert_eq!(share.soaker, None);
     }
 
     #[test]
@@ -198,6 +206,6 @@ mod tests {
             std::thread::sleep(Duration::from_millis(5));
         }
         let share = soaker.read().since(&before);
-        assert!(share.soaker < 1.0, "{share:?}");
+        assert!(share.soaker.unwrap() < 1.0, "{share:?}");
     }
 }

@@ -101,6 +101,7 @@ const HEAVY: Scenario = Scenario {
     workload: Workload::Heavy,
     clients: &[ONE, BEHIND],
     receive_buffers: Some(512),
+    place: Place::Together,
     ..ECHO
 };
 const FOUR: Scenario = Scenario {
@@ -235,7 +236,7 @@ pub(super) const TABLE: [Entry; 20] = [
             printed("heavy", Of::Client(0), 414.0),
             printed("heavy", Of::Client(1), 280.0),
         ],
-        sentence: "The original shares its buffers without a minimum; a guarantee keeps A's from B, and leaves B's queue as it is.",
+        sentence: "The original shares its buffers without a minimum; a guarantee keeps A's from B, and leaves B's queue as it is. Daemon and clients share a CPU; the generator, another host in the original, has the other one.",
     },
     Entry {
         id: "M7",

@@ -27,6 +27,7 @@ fn options(workload: Workload) -> Options {
         gather_us: None,
         driver_threads: 1,
         has_baseline: false,
+        has_soaker: true,
         placement: Placement::default(),
     }
 }
@@ -75,7 +76,7 @@ fn told() -> Told {
 fn each_packet_is_found_on_the_way_and_rates_are_of_the_payload() {
     let share = CpuShare {
         kernel: 0.5,
-        soaker: 0.6,
+        soaker: Some(0.6),
     };
     let (summary, books) = told().summed_up(&options(Workload::Echo), share).unwrap();
     assert_eq!(summary.disagreements, []);
