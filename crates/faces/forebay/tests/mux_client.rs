@@ -338,6 +338,37 @@ fn a_client_takes_its_place_again_when_a_killed_multiplexer_is_back() {
     rig::assert_closed(&json, &folder.path().join("client"));
 }
 
+/// The slice of CPU time of a process's first thread as the kernel has it, in ns; nothing: it does not show it, or cannot change it (before Linux 6.12).
+fn slice_ns(pid: u32) -> Option<u64> {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(['.', '-']).map_while(|it| it.parse().ok());
+    let version: (u32, u32) = (numbers.next()?, numbers.next()?);
+    let sched = fs::read_to_string(format!("/proc/{pid}/sched")).ok()?;
+    let line = sched.lines().find(|line| line.starts_with("se.slice"))?;
+    let slice = line.rsplit(' ').next()?.parse().ok()?;
+    (version >= (6, 12)).then_some(slice)
+}
+
+#[test]
+fn the_kernel_gives_daemon_and_client_their_time_in_short_pieces() {
+    if !is_inside("the_kernel_gives_daemon_and_client_their_time_in_short_pieces") {
+        return;
+    }
+    let Some(usual) = slice_ns(std::process::id()) else {
+        forebay_testing::skip!(
+            "this kernel shows no slices of CPU time that can be changed (Linux 6.12, /proc/PID/sched)"
+        );
+        return;
+    };
+    let world = World::new();
+    let client = world.client("echo", &[]);
+    assert_ne!(usual, 100_000, "the test's own slice is the usual one");
+    assert_eq!(slice_ns(world.daemon.pid()), Some(100_000));
+    assert_eq!(slice_ns(client.pid()), Some(100_000));
+    end(client);
+    world.end();
+}
+
 #[test]
 fn without_reconnecting_a_client_ends_with_its_multiplexer() {
     if !is_inside("without_reconnecting_a_client_ends_with_its_multiplexer") {

@@ -331,9 +331,10 @@ impl ApartSend {
 
     /// Shows the thread what was taken, and wakes it if it sleeps.
     fn show(&mut self) {
-        self.unshown = 0;
-        self.places.publish();
-        self.places.data.notify();
+        if std::mem::take(&mut self.unshown) > 0 {
+            self.places.publish();
+            self.places.data.notify();
+        }
     }
 
     fn place(&mut self) -> Option<Frame> {
