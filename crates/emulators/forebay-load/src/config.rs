@@ -34,7 +34,7 @@ pub enum Pace {
     Closed(u32),
 }
 
-/// How long packets are, in bytes of payload.
+/// How long packets are, in bytes of payload; with what is in front of their heads, if there is something ([`Config::front_bytes`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sizes {
     /// These, one after the other, and again.
@@ -67,18 +67,20 @@ impl Sizes {
     }
 
     /// The shortest.
-    fn least(&self) -> usize {
+    #[must_use]
+    pub fn least(&self) -> usize {
         match self {
             Self::List(all) => all.iter().copied().min().unwrap_or(0),
             Self::Range(least, _) => *least,
         }
     }
 
-    fn check(&self) -> Result<(), ConfigError> {
+    fn check(&self, front_bytes: usize) -> Result<(), ConfigError> {
         let (least, most) = (self.least(), self.most());
+        let fewest = HEAD_BYTES.saturating_add(front_bytes);
         for bytes in [least, most] {
-            if !(HEAD_BYTES..=PACKET_BYTES_MAX).contains(&bytes) {
-                return Err(ConfigError::Size(bytes));
+            if !(fewest..=PACKET_BYTES_MAX).contains(&bytes) {
+                return Err(ConfigError::Size(bytes, fewest));
             }
         }
         (least <= most)
@@ -94,6 +96,8 @@ pub struct Config {
     pub paces: Vec<Pace>,
     /// How long they are.
     pub sizes: Sizes,
+    /// Bytes in front of the head of each packet that others write, such as those of an Ethernet header: they count as bytes of the packet.
+    pub front_bytes: usize,
     /// How long an answer is waited for, in ns, 1 at least.
     pub time_out_ns: u64,
     /// How long packets are made, in ns; none: until it is told to stop.
@@ -108,9 +112,9 @@ pub enum ConfigError {
     /// There is no target, or more than are counted.
     #[error("{0} targets, 1 to {TARGETS_MAX} expected")]
     Targets(usize),
-    /// A packet has no room for its head, or is longer than any datagram.
-    #[error("packets of {0} bytes, {HEAD_BYTES} to {PACKET_BYTES_MAX} expected")]
-    Size(usize),
+    /// A packet has no room for its head, with what is in front of it, or is longer than any datagram.
+    #[error("packets of {0} bytes, {1} to {PACKET_BYTES_MAX} expected")]
+    Size(usize, usize),
     /// The smaller size stands last.
     #[error("sizes from {0} to {1} bytes, the smaller one expected first")]
     Range(usize, usize),
@@ -151,7 +155,7 @@ impl Config {
         if windows > WINDOWS_MAX {
             return Err(ConfigError::Windows(windows));
         }
-        self.sizes.check()
+        self.sizes.check(self.front_bytes)
     }
 
     /// Packets that are remembered of a target with this pace: as many as are sent until an answer is given up, a power of two.
@@ -192,6 +196,7 @@ mod tests {
             let config = Config {
                 paces: vec![Pace::Open(Rate::Packets(packets)); targets],
                 sizes: Sizes::List(vec![40]),
+                front_bytes: 0,
                 time_out_ns: 1_000_000_000,
                 duration_ns: None,
                 run: 1,

@@ -18,7 +18,7 @@ pub const CATCH_UP_NS: u64 = 100_000_000;
 pub struct Due {
     /// Its number, from 0.
     pub sequence: u64,
-    /// Its length, in bytes of payload.
+    /// Its length, in bytes of payload, with what is in front of its head.
     pub bytes: usize,
     /// When it is due.
     pub due_ns: u64,
@@ -78,12 +78,14 @@ impl Load {
         target.waiting()
     }
 
-    /// Writes a packet of a target; room for its length is needed.
+    /// Writes a packet of a target, but for what is in front of its head; room for its length is needed.
     #[inline]
     pub fn emit(&self, target: usize, due: &Due, packet: &mut [u8]) {
-        let head = self.head(target, due.sequence, due.bytes);
-        packet[..HEAD_BYTES].copy_from_slice(&head.emit());
-        packet[HEAD_BYTES..due.bytes].copy_from_slice(&self.filling[HEAD_BYTES..due.bytes]);
+        let own = &mut packet[self.config.front_bytes..due.bytes];
+        let head = self.head(target, due.sequence, own.len());
+        let (to_head, to_filling) = own.split_at_mut(HEAD_BYTES);
+        to_head.copy_from_slice(&head.emit());
+        to_filling.copy_from_slice(&self.filling[HEAD_BYTES..][..to_filling.len()]);
     }
 
     const fn head(&self, target: usize, sequence: u64, bytes: usize) -> LoadHead {
@@ -110,7 +112,7 @@ impl Load {
         self.targets[target].stamp(sequence, stamp_ns);
     }
 
-    /// A packet came at a target's socket, of which the kernel may have a stamp.
+    /// A packet came at a target's socket, with what is in front of its head, which is not looked at. The kernel may have a stamp of it.
     pub fn handle_packet(
         &mut self,
         target: usize,
@@ -124,6 +126,7 @@ impl Load {
 
     /// The number of the packet that this one answers.
     fn read(&self, target: usize, packet: &[u8]) -> Result<u64, AnswerDrop> {
+        let packet = packet.get(self.config.front_bytes..).unwrap_or_default();
         let head = LoadHead::parse(packet).map_err(|error| match error {
             LoadError::Short(_) | LoadError::Magic(_) => AnswerDrop::Foreign,
             LoadError::Checksum { .. } => AnswerDrop::Corrupt,

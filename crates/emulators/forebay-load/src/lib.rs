@@ -15,6 +15,7 @@
 //!     Config {
 //!         paces: vec![Pace::Open(Rate::Packets(1_000))],
 //!         sizes: Sizes::List(vec![64]),
+//!         front_bytes: 0,
 //!         time_out_ns: 1_000_000_000,
 //!         duration_ns: Some(10_000_000),
 //!         run: 7,

@@ -12,6 +12,8 @@ use proptest::prelude::*;
 
 const TIME_OUT_NS: u64 = 2_000_000;
 const STEP_NS: u64 = 100_000;
+/// Most bytes in front of a head.
+const FRONT_MAX: usize = 20;
 
 /// What the way does with one packet, by its number modulo the length of the list.
 #[derive(Clone, Debug)]
@@ -95,11 +97,12 @@ fn packets(all: impl Iterator<Item = u64>) -> u64 {
     all.sum()
 }
 
-/// Runs one target over the way, and holds each step against the model.
-fn run(pace: Pace, ways: &[Way], room: usize) -> (Load, Model) {
+/// Runs one target over the way, with so many bytes in front of each head, and holds each step against the model.
+fn run(pace: Pace, ways: &[Way], room: usize, front: usize) -> (Load, Model) {
     let config = Config {
         paces: vec![pace],
-        sizes: Sizes::Range(24, 200),
+        sizes: Sizes::Range(24 + front, 200 + front),
+        front_bytes: front,
         time_out_ns: TIME_OUT_NS,
         duration_ns: Some(20_000_000),
         run: 9,
@@ -115,8 +118,11 @@ fn run(pace: Pace, ways: &[Way], room: usize) -> (Load, Model) {
         let due = load.poll_due(0, now_ns).to_vec();
         for due in due.iter().take(room) {
             assert!(due.due_ns <= now_ns);
-            let mut packet = vec![0; due.bytes];
+            let mut packet = vec![0xee; due.bytes];
             load.emit(0, due, &mut packet);
+            assert_eq!(packet[..front], [0xee; FRONT_MAX][..front]);
+            // Who sends it back changes what is in front.
+            packet[..front].fill(0x11);
             let way = &ways[(due.sequence % ways.len() as u64) as usize];
             if matches!(way, Way::Refuse) {
                 load.handle_refused(0, SendDrop::NoBuffer);
@@ -139,7 +145,7 @@ fn run(pace: Pace, ways: &[Way], room: usize) -> (Load, Model) {
                     comes(after + 1, packet, true);
                 }
                 Way::Damage { after, at } => {
-                    packet[at] ^= 0x10;
+                    packet[front + at] ^= 0x10;
                     comes(after, packet, false);
                 }
                 Way::Lose | Way::Refuse => {}
@@ -205,8 +211,9 @@ proptest! {
         rate in 500..40_000_u64,
         room in 1..70_usize,
         ways in proptest::collection::vec(way(), 1..12),
+        front in prop_oneof![Just(0), 0..FRONT_MAX],
     ) {
-        let (load, model) = run(Pace::Open(Rate::Packets(rate)), &ways, room);
+        let (load, model) = run(Pace::Open(Rate::Packets(rate)), &ways, room, front);
         holds(&load, &model);
         // All that was due within 20 ms was made: the schedule does not slip, however small the room was.
         let due = (20_000_000 * rate).div_ceil(1_000_000_000);
@@ -220,10 +227,11 @@ proptest! {
     fn a_closed_loop_has_so_many_on_their_way(
         most in 1..40_u32,
         ways in proptest::collection::vec(way(), 1..12),
+        front in prop_oneof![Just(0), 0..FRONT_MAX],
     ) {
         let has_answer = ways.iter().any(|way| !matches!(way, Way::Refuse));
         prop_assume!(has_answer);
-        let (load, model) = run(Pace::Closed(most), &ways, 64);
+        let (load, model) = run(Pace::Closed(most), &ways, 64, front);
         holds(&load, &model);
         prop_assert!(model.sent.len() >= most as usize);
     }
@@ -233,6 +241,7 @@ fn one(pace: Pace, duration_ns: Option<u64>) -> Load {
     let config = Config {
         paces: vec![pace],
         sizes: Sizes::List(vec![24, 100]),
+        front_bytes: 0,
         time_out_ns: TIME_OUT_NS,
         duration_ns,
         run: 1,
@@ -345,6 +354,7 @@ fn packets_of_others_and_of_other_targets_are_foreign() {
     let mut config = Config {
         paces: vec![Pace::Closed(1); 2],
         sizes: Sizes::List(vec![40]),
+        front_bytes: 0,
         time_out_ns: TIME_OUT_NS,
         duration_ns: None,
         run: 1,
@@ -442,6 +452,7 @@ fn load_that_cannot_be_made_is_refused() {
         let mut config = Config {
             paces: vec![Pace::Closed(1)],
             sizes: Sizes::List(vec![24]),
+            front_bytes: 0,
             time_out_ns: 1,
             duration_ns: None,
             run: 0,
@@ -467,19 +478,60 @@ fn load_that_cannot_be_made_is_refused() {
     );
     assert_eq!(
         config(|it| it.sizes = Sizes::List(vec![23])),
-        Some(ConfigError::Size(23))
+        Some(ConfigError::Size(23, 24))
     );
     assert_eq!(
         config(|it| it.sizes = Sizes::List(Vec::new())),
-        Some(ConfigError::Size(0))
+        Some(ConfigError::Size(0, 24))
     );
     assert_eq!(
         config(|it| it.sizes = Sizes::Range(24, 65_508)),
-        Some(ConfigError::Size(65_508))
+        Some(ConfigError::Size(65_508, 24))
     );
     assert_eq!(
         config(|it| it.sizes = Sizes::Range(25, 24)),
         Some(ConfigError::Range(25, 24))
     );
     assert_eq!(config(|it| it.time_out_ns = 0), Some(ConfigError::TimeOut));
+}
+
+#[test]
+fn what_is_in_front_of_heads_is_left_alone_and_counts_as_bytes() {
+    let config = |bytes, front_bytes| Config {
+        paces: vec![Pace::Open(Rate::Bits(8 * 100 * 1_000))],
+        sizes: Sizes::List(vec![bytes]),
+        front_bytes,
+        time_out_ns: TIME_OUT_NS,
+        duration_ns: None,
+        run: 1,
+    };
+    let wrong = Load::new(config(37, 14), 0).err();
+    assert_eq!(wrong, Some(ConfigError::Size(37, 38)));
+    assert!(Load::new(config(38, 14), 0).is_ok());
+    let wrong = Load::new(config(38, usize::MAX), 0).err();
+    assert_eq!(wrong, Some(ConfigError::Size(38, usize::MAX)));
+    let (mut framed, mut bare) = (
+        Load::new(config(100, 14), 0).unwrap(),
+        Load::new(config(86, 0), 0).unwrap(),
+    );
+    // 100 bytes each at 100,000 bytes in a second: one in 1 ms, and those of a head alone sooner.
+    let due = framed.poll_due(0, 2_999_999).to_vec();
+    assert_eq!(due.len(), 3);
+    let mut frame = [7; 100];
+    framed.emit(0, &due[0], &mut frame);
+    let mut packet = [0; 86];
+    let first = bare.poll_due(0, 0)[0];
+    bare.emit(0, &first, &mut packet);
+    assert_eq!((&frame[..14], &frame[14..]), (&[7; 14][..], &packet[..]));
+    framed.handle_sent(0, 3, 3_000_000);
+    for short in [0, 13, 14, 37, 99] {
+        framed.handle_packet(0, &frame[..short], 3_000_000, None);
+    }
+    framed.handle_packet(0, &frame, 3_000_000, None);
+    let counts = framed.counts(0);
+    assert_eq!(counts.answer.came.bytes, 13 + 14 + 37 + 99 + 100);
+    assert_eq!(counts.answer.dropped[AnswerDrop::Foreign].packets, 4);
+    assert_eq!(counts.answer.dropped[AnswerDrop::Corrupt].packets, 1);
+    assert_eq!(counts.flight.answered.bytes, 100);
+    closes(&counts);
 }

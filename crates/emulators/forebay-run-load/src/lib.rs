@@ -82,6 +82,7 @@ impl LoadPlan {
         Config {
             paces: self.targets.iter().map(|(_, pace)| *pace).collect(),
             sizes: self.sizes.clone(),
+            front_bytes: 0,
             time_out_ns: self.time_out.as_nanos() as u64,
             duration_ns: self.duration.map(|time| time.as_nanos() as u64),
             // Two runs at a time differ by their process, two of one process by their time.
