@@ -1,4 +1,4 @@
-//! UDP sockets on which the kernel stamps what comes and, on demand, what goes (`SO_TIMESTAMPING`).
+//! Sockets of datagrams on which the kernel stamps what comes and, on demand, what goes (`SO_TIMESTAMPING`): of UDP, and packet sockets, whose datagrams are frames.
 //!
 //! ```text
 //! send_stamped ──> id     driver takes it ──> error queue ──> poll_sent: id, wall clock ns
@@ -71,7 +71,7 @@ pub struct StampedDatagram {
 }
 
 impl Stamped {
-    /// Switches stamps on at a UDP socket. Those of `SO_TIMESTAMPNS` go off: a datagram carries one stamp.
+    /// Switches stamps on at a socket of datagrams. Those of `SO_TIMESTAMPNS` go off: a datagram carries one stamp.
     ///
     /// # Errors
     /// When the kernel does not know `SO_TIMESTAMPING`.

@@ -150,6 +150,27 @@ impl Port<FrameRing> {
         Self::shut(interface, ring)
     }
 
+    /// Opens one that has the frames of one type of Ethernet that come in, and takes none before [`accept_addressed`](Self::accept_addressed). Its descriptor sends
+    /// frames as well.
+    ///
+    /// # Errors
+    /// As [`PacketPort::open`].
+    pub fn open_of(
+        interface: &str,
+        ring: FrameRingSize,
+        ethertype: u16,
+    ) -> Result<Self, PacketError> {
+        Self::over(PacketSocket::open_of(interface, ring, ethertype)?)
+    }
+
+    /// Takes frames from now on that are for the address of the interface and come from one station: from this one, or from any.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn accept_addressed(&self, from: Option<[u8; 6]>) -> Result<(), SysError> {
+        self.socket.accept_addressed(from)
+    }
+
     /// The next frame, if one is there.
     #[inline]
     pub fn take(&mut self) -> Option<PortFrame<'_>> {
@@ -199,11 +220,14 @@ impl<R: ReceiveRing> Port<R> {
 
     /// One that takes nothing yet.
     fn shut(interface: &str, ring: R::Size) -> Result<Self, PacketError> {
-        let socket = PacketSocket::open(interface, ring)?;
+        Self::over(PacketSocket::open(interface, ring)?)
+    }
+
+    fn over(socket: PacketSocket<R>) -> Result<Self, PacketError> {
         let kind = socket.hardware_type();
         let known = KINDS.iter().find(|(known, _)| *known == kind);
         let &(_, link_type) = known.ok_or_else(|| PacketError::Kind {
-            interface: interface.to_owned(),
+            interface: socket.interface().name.clone(),
             kind,
         })?;
         Ok(Self {

@@ -6,6 +6,7 @@
 //!
 //! A [`FrameSocket`] sends frames, and takes none; a [`RingSocket`] is one that shares memory with the kernel for them.
 
+mod filter;
 mod frame_ring;
 mod interface;
 mod ring;

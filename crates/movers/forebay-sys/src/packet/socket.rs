@@ -3,6 +3,7 @@
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use super::filter::{addressed, limit};
 use super::frame_ring::{FrameRing, Slot};
 use super::interface::{Interface, InterfaceState};
 use super::ring::{Block, Ring};
@@ -67,7 +68,24 @@ impl<R: ReceiveRing> PacketSocket<R> {
     /// # Errors
     /// The interface is not there or down, the process may not (`CAP_NET_RAW`), the size is none, or memory runs out.
     pub fn open(interface: &str, size: R::Size) -> Result<Self, SysError> {
-        let fd = open_socket(interface, "reading")?;
+        Self::open_for(interface, size, libc::ETH_P_ALL as u16, "reading")
+    }
+
+    /// Opens one for packets of one type of Ethernet that come in, which takes nothing yet: it costs those of other types nothing. It may send frames as well.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_of(interface: &str, size: R::Size, ethertype: u16) -> Result<Self, SysError> {
+        Self::open_for(interface, size, ethertype, "sending and reading")
+    }
+
+    fn open_for(
+        interface: &str,
+        size: R::Size,
+        protocol: u16,
+        doing: &str,
+    ) -> Result<Self, SysError> {
+        let fd = open_socket(interface, doing)?;
         let found = Interface::find(fd.as_fd(), interface)?;
         let option = |name: &'static str, number, value| {
             set_int(fd.as_fd(), libc::SOL_PACKET, number, value)
@@ -94,7 +112,7 @@ impl<R: ReceiveRing> PacketSocket<R> {
         limit(fd.as_fd(), 0)
             .map_err(|error| SysError::new("setsockopt(SO_ATTACH_FILTER)", interface, error))?;
         is_up(fd.as_fd(), &found)?;
-        let hardware_type = bind(fd.as_fd(), found.index, libc::ETH_P_ALL as u16)
+        let hardware_type = bind(fd.as_fd(), found.index, protocol)
             .map_err(|error| SysError::new("bind", interface, error))?;
         Ok(Self {
             ring,
@@ -174,6 +192,17 @@ impl<R: ReceiveRing> PacketSocket<R> {
     /// The kernel refuses.
     pub fn accept(&self, snap_bytes: u32) -> Result<(), SysError> {
         limit(self.fd.as_fd(), snap_bytes).map_err(|error| {
+            SysError::new("setsockopt(SO_ATTACH_FILTER)", &*self.interface.name, error)
+        })
+    }
+
+    /// Takes frames of Ethernet from now on that are for the address of the interface and come from one station: from this one, or from any. None to a group, and none
+    /// for others, which an interface may see as well.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn accept_addressed(&self, from: Option<[u8; 6]>) -> Result<(), SysError> {
+        addressed(self.fd.as_fd(), from).map_err(|error| {
             SysError::new("setsockopt(SO_ATTACH_FILTER)", &*self.interface.name, error)
         })
     }
@@ -339,22 +368,6 @@ pub(super) fn is_up(fd: BorrowedFd<'_>, interface: &Interface) -> Result<(), Sys
     let name = &*interface.name;
     let error = SysError::new("bind", name, rustix::io::Errno::NETDOWN);
     Err(error.with_remedy(format!("`ip link set {name} up`")))
-}
-
-/// Lets in so many bytes of each packet: the filter is one instruction, whose value is the length.
-fn limit(fd: BorrowedFd<'_>, snap_bytes: u32) -> std::io::Result<()> {
-    let mut returns = libc::sock_filter {
-        code: libc::BPF_RET as u16,
-        jt: 0,
-        jf: 0,
-        k: snap_bytes,
-    };
-    let program = libc::sock_fprog {
-        len: 1,
-        filter: &raw mut returns,
-    };
-    // The kernel copies the instruction within the call.
-    set_plain(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }
 
 /// Hands over a plain structure of the kernel's.

@@ -67,7 +67,9 @@ fn read(control: &[u8], to: Option<SocketAddr>) -> Option<Queued> {
             (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => {
                 stamp_ns = ancillary::software_stamp_ns(data);
             }
-            (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR) => {
+            (libc::SOL_IP, libc::IP_RECVERR)
+            | (libc::SOL_IPV6, libc::IPV6_RECVERR)
+            | (libc::SOL_PACKET, PACKET_TX_TIMESTAMP) => {
                 extended = Extended::parse(data);
             }
             _ => {}
@@ -88,6 +90,8 @@ fn read(control: &[u8], to: Option<SocketAddr>) -> Option<Queued> {
 
 /// From `linux/errqueue.h`: the driver has taken the datagram.
 const SCM_TSTAMP_SND: u32 = 0;
+/// From `linux/if_packet.h`: the entry is of a packet socket.
+const PACKET_TX_TIMESTAMP: i32 = 16;
 
 /// `struct sock_extended_err`, and the address behind it.
 struct Extended {
@@ -140,6 +144,11 @@ mod tests {
             realtime_ns: 3_000_000_000,
         };
         assert_eq!(read(&entry(|_| ()), None), Some(Queued::Sent(sent)));
+        let of_a_packet_socket = entry(|bytes| {
+            bytes[72..76].copy_from_slice(&libc::SOL_PACKET.to_ne_bytes());
+            bytes[76..80].copy_from_slice(&16_i32.to_ne_bytes());
+        });
+        assert_eq!(read(&of_a_packet_socket, None), Some(Queued::Sent(sent)));
         let queueing_discipline = entry(|bytes| bytes[64 + 24] = 1);
         assert_eq!(read(&queueing_discipline, None), None);
         let without_time = entry(|bytes| bytes[16..24].fill(0));
