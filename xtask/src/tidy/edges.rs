@@ -174,6 +174,7 @@ const BELOW_RUN_LOAD: &[&str] = &[
     "forebay-run",
     "forebay-wire",
     "forebay-ledger",
+    "forebay-link",
     "forebay-sys",
     "forebay-load",
 ];

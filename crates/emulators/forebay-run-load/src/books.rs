@@ -12,7 +12,8 @@ use forebay_run::record::{Envelope, Record};
 use forebay_run::run_dir::{KeptLedger, RunEnd};
 use serde::Serialize;
 
-use crate::end::Seen;
+use crate::Transport;
+use crate::end::{RingCounts, Seen};
 
 reasons! {
     /// Why an echo does not send back what came.
@@ -23,10 +24,22 @@ reasons! {
         Refused = "refused",
         /// Its sender is gone.
         Disconnected = "disconnected",
+        /// There was more of it than was taken, or no whole header.
+        Cut = "cut",
+    }
+}
+
+reasons! {
+    /// Why a frame that came to a ring is not taken from it.
+    pub(crate) enum RingDrop {
+        /// Those before it were not taken in time.
+        RingFull = "ring_full",
     }
 }
 
 struct Words {
+    /// Where frames come from a ring.
+    ring: Option<Account<RingDrop>>,
     send: Account<SendDrop>,
     flight: Account<FlightDrop>,
     answer: Account<AnswerDrop>,
@@ -40,19 +53,25 @@ struct Declared {
     histograms: Vec<[HistogramId; 2]>,
 }
 
-fn declare(run_id: &str, targets: usize) -> Result<Declared, RunError> {
+fn declare(run_id: &str, targets: usize, transport: &Transport) -> Result<Declared, RunError> {
     let mut schema = SchemaBuilder::new(run_id);
     schema.program("load");
     let group = schema.group("load");
     let (mut words, mut histograms) = (Vec::new(), Vec::new());
     for name in (0..targets).map(target_name) {
         let (_, send) = schema.account::<SendDrop>(group, "load_send", &name, Unit::Packets);
+        let has_ring = matches!(transport, Transport::Raw(_));
+        let ring = has_ring.then(|| {
+            let ring = schema.account::<RingDrop>(group, "load_ring", &name, Unit::Packets);
+            ring.1
+        });
         let (id, flight) = schema.account::<FlightDrop>(group, "load_flight", &name, Unit::Packets);
         let (_, answer) = schema.account::<AnswerDrop>(group, "load_answer", &name, Unit::Packets);
         schema.headline(id);
         let help =
             "Answers in time to packets that were sent before one that was answered already.";
         words.push(Words {
+            ring,
             send,
             flight,
             answer,
@@ -89,6 +108,19 @@ fn set<R: DropReason>(
     }
 }
 
+/// Sets the terms of a ring, in frames alone, as the kernel counts no bytes.
+fn set_ring(book: &mut Book, account: &Account<RingDrop>, counts: RingCounts) {
+    let terms = [
+        (account.incoming, counts.came),
+        (account.outgoing, counts.taken),
+        (account.held, counts.held),
+        (account.lost(RingDrop::RingFull), counts.dropped),
+    ];
+    for (to, frames) in terms {
+        book.set(to.items, frames);
+    }
+}
+
 /// The books of generated load.
 pub(crate) struct Books {
     ledger: KeptLedger,
@@ -101,11 +133,12 @@ impl Books {
     /// Makes them, in the run directory `out` or nowhere but here, with the histograms of round-trip times.
     pub(crate) fn open(
         targets: usize,
+        transport: &Transport,
         out: Option<&Path>,
         tell: &mut dyn FnMut(&str),
     ) -> Result<(Self, Seen), RunError> {
         let run_id = format!("load-{}", std::process::id());
-        let declared = declare(&run_id, targets)?;
+        let declared = declare(&run_id, targets, transport)?;
         let schema = &declared.schema;
         let ledger = KeptLedger::open(schema, &run_id, out, 0, tell)?;
         let of = |which: usize| -> Result<Vec<HistogramWriter>, RunError> {
@@ -128,8 +161,12 @@ impl Books {
     }
 
     /// Fills in what there is now, and shows it.
-    pub(crate) fn show(&mut self, counts: impl Fn(usize) -> Counts) {
+    pub(crate) fn show(&mut self, counts: impl Fn(usize) -> (Counts, Option<RingCounts>)) {
         for (at, words) in self.targets.iter().enumerate() {
+            let (counts, ring) = counts(at);
+            if let Some((account, ring)) = words.ring.as_ref().zip(ring) {
+                set_ring(&mut self.book, account, ring);
+            }
             let Counts {
                 send,
                 waiting,
@@ -137,7 +174,7 @@ impl Books {
                 in_flight,
                 answer,
                 reordered,
-            } = counts(at);
+            } = counts;
             let book = &mut self.book;
             let terms = [send.due, send.taken, waiting];
             set(book, &words.send, terms, send.dropped.iter());
@@ -205,16 +242,34 @@ impl From<&EchoCounts> for Echoed {
     }
 }
 
-fn declare_echo(run_id: &str) -> Result<(Schema, GroupId, [Account<EchoDrop>; 2]), RunError> {
+struct DeclaredEcho {
+    schema: Schema,
+    group: GroupId,
+    accounts: [Account<EchoDrop>; 2],
+    raw: Option<(Account<EchoDrop>, Account<RingDrop>)>,
+}
+
+fn declare_echo(run_id: &str, has_raw: bool) -> Result<DeclaredEcho, RunError> {
     let mut schema = SchemaBuilder::new(run_id);
     schema.program("load-echo");
     let group = schema.group("echo");
-    let accounts = ["udp", "tcp"].map(|owner| {
+    let mut account = |owner: &str| {
         let (id, account) = schema.account::<EchoDrop>(group, "echo", owner, Unit::Packets);
         schema.headline(id);
         account
+    };
+    let accounts = ["udp", "tcp"].map(&mut account);
+    let raw = has_raw.then(|| account("raw"));
+    let raw = raw.map(|account| {
+        let (_, ring) = schema.account::<RingDrop>(group, "echo_ring", "raw", Unit::Packets);
+        (account, ring)
     });
-    Ok((schema.finish()?, group, accounts))
+    Ok(DeclaredEcho {
+        schema: schema.finish()?,
+        group,
+        accounts,
+        raw,
+    })
 }
 
 /// The books of an echo.
@@ -223,12 +278,23 @@ pub(crate) struct EchoBooks {
     writer: GroupWriter,
     book: Book,
     accounts: [Account<EchoDrop>; 2],
+    raw: Option<(Account<EchoDrop>, Account<RingDrop>)>,
 }
 
 impl EchoBooks {
-    pub(crate) fn open(out: Option<&Path>, tell: &mut dyn FnMut(&str)) -> Result<Self, RunError> {
+    /// Makes them, for frames as well where there are some.
+    pub(crate) fn open(
+        has_raw: bool,
+        out: Option<&Path>,
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<Self, RunError> {
         let run_id = format!("load-echo-{}", std::process::id());
-        let (schema, group, accounts) = declare_echo(&run_id)?;
+        let DeclaredEcho {
+            schema,
+            group,
+            accounts,
+            raw,
+        } = declare_echo(&run_id, has_raw)?;
         let ledger = KeptLedger::open(&schema, &run_id, out, 0, tell)?;
         let writer = GroupWriter::attach(&schema, ledger.words(), group)?;
         Ok(Self {
@@ -236,12 +302,18 @@ impl EchoBooks {
             writer,
             ledger,
             accounts,
+            raw,
         })
     }
 
-    /// Fills in what there is now of UDP and of TCP, and shows it.
-    pub(crate) fn show(&mut self, counts: [EchoCounts; 2]) {
-        for (account, counts) in self.accounts.iter().zip(counts) {
+    /// Fills in what there is now of UDP and of TCP, and of frames and their ring, and shows it.
+    pub(crate) fn show(&mut self, counts: [EchoCounts; 2], raw: Option<(EchoCounts, RingCounts)>) {
+        let mut all: Vec<_> = self.accounts.iter().zip(counts).collect();
+        if let Some(((account, ring), (counts, ring_counts))) = self.raw.as_ref().zip(raw) {
+            set_ring(&mut self.book, ring, ring_counts);
+            all.push((account, counts));
+        }
+        for (account, counts) in all {
             let terms = [counts.came, counts.returned, counts.held];
             set(&mut self.book, account, terms, counts.dropped.iter());
         }
@@ -262,11 +334,18 @@ impl EchoBooks {
 mod tests {
     use super::*;
 
+    fn raw() -> Transport {
+        Transport::Raw(crate::RawPlan {
+            interface: "eth1".into(),
+            ethertype: 0x88b5,
+        })
+    }
+
     #[test]
     fn the_page_of_accounts_has_these_ledgers() {
-        let load = declare("load-1", 1).unwrap().schema.outline();
+        let load = declare("load-1", 1, &raw()).unwrap().schema.outline();
         forebay_testing::accounts::assert_section("load", &[load]);
-        let echo = declare_echo("load-echo-1").unwrap().0.outline();
+        let echo = declare_echo("load-echo-1", true).unwrap().schema.outline();
         forebay_testing::accounts::assert_section("load-echo", &[echo]);
     }
 
@@ -301,10 +380,10 @@ mod tests {
             .dropped
             .iter_mut()
             .for_each(|(_, to)| *to = next());
-        let (mut books, _) = Books::open(2, None, &mut |_| {}).unwrap();
+        let (mut books, _) = Books::open(2, &raw(), None, &mut |_| {}).unwrap();
         books.show(|at| match at {
-            0 => Counts::default(),
-            _ => counts,
+            0 => (Counts::default(), None),
+            _ => (counts, Some(RING)),
         });
         let shown = books.snapshot().unwrap();
         let words = &books.targets[1];
@@ -331,6 +410,39 @@ mod tests {
             assert_eq!(shown.tally(tally), (packets, packets * 10));
         }
         assert_eq!(shown.tally(books.targets[0].send.incoming), (0, 0));
+        assert_eq!(
+            ring_of(&shown, words.ring.as_ref().unwrap()),
+            [90, 50, 10, 30]
+        );
+        let idle = books.targets[0].ring.as_ref().unwrap();
+        assert_eq!(ring_of(&shown, idle), [0; 4]);
+    }
+
+    #[test]
+    fn a_ring_is_in_the_books_of_frames_alone() {
+        for transport in [Transport::Udp, Transport::Tcp] {
+            let declared = declare("load-1", 1, &transport).unwrap();
+            assert!(declared.targets[0].ring.is_none());
+        }
+        assert!(declare_echo("load-echo-1", false).unwrap().raw.is_none());
+    }
+
+    const RING: RingCounts = RingCounts {
+        came: 90,
+        dropped: 30,
+        taken: 50,
+        held: 10,
+    };
+
+    /// In, out, held and lost.
+    fn ring_of(shown: &Snapshot, ring: &Account<RingDrop>) -> [u64; 4] {
+        let terms = [
+            ring.incoming,
+            ring.outgoing,
+            ring.held,
+            ring.lost(RingDrop::RingFull),
+        ];
+        terms.map(|term| shown.tally(term).0)
     }
 
     #[test]
@@ -348,8 +460,12 @@ mod tests {
         for ((_, to), packets) in counts.dropped.iter_mut().zip(4..) {
             *to = amount(packets);
         }
-        let mut books = EchoBooks::open(None, &mut |_| {}).unwrap();
-        books.show([EchoCounts::default(), counts]);
+        let mut books = EchoBooks::open(true, None, &mut |_| {}).unwrap();
+        let frames = EchoCounts {
+            came: amount(7),
+            ..EchoCounts::default()
+        };
+        books.show([EchoCounts::default(), counts], Some((frames, RING)));
         let shown = books.ledger.reader().unwrap().snapshot().unwrap();
         let [udp, tcp] = &books.accounts;
         assert_eq!(shown.tally(udp.incoming), (0, 0));
@@ -362,6 +478,9 @@ mod tests {
             .losses()
             .map(|(_, tally)| shown.tally(tally).0)
             .collect();
-        assert_eq!(dropped, [4, 5, 6]);
+        assert_eq!(dropped, [4, 5, 6, 7]);
+        let (raw, ring) = books.raw.as_ref().unwrap();
+        assert_eq!(shown.tally(raw.incoming), (7, 70));
+        assert_eq!(ring_of(&shown, ring), [90, 50, 10, 30]);
     }
 }

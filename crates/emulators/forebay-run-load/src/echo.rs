@@ -1,4 +1,4 @@
-//! The far end of load: plain sockets that send back what comes, over UDP and TCP at one address.
+//! The far end of load: plain sockets that send back what comes, over UDP and TCP at one address, and as frames on an interface.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -20,7 +20,9 @@ use serde::Serialize;
 
 use crate::LoadError;
 use crate::books::{EchoBooks, EchoCounts, EchoDrop, Echoed};
+use crate::end::RingCounts;
 use crate::ipbench::Control;
+use crate::raw::{Fault, RawEcho, RawPlan};
 
 /// Room for datagrams that wait, in bytes of payload, where the host allows it.
 const BUFFER_BYTES: usize = 4 << 20;
@@ -39,13 +41,16 @@ const UDP: u64 = 0;
 const LISTENER: u64 = 1;
 const STOP: u64 = 2;
 const CONTROL: u64 = 3;
-const FIRST_CONNECTION: u64 = 4;
+const RAW: u64 = 4;
+const FIRST_CONNECTION: u64 = 5;
 
 /// An echo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EchoPlan {
-    /// Where it listens; port 0 stands for one that is free.
-    pub listen: SocketAddr,
+    /// Where it listens; port 0 stands for one that is free. None: nowhere.
+    pub listen: Option<SocketAddr>,
+    /// The interface whose frames it sends back; none: no frames.
+    pub raw: Option<RawPlan>,
     /// Where controllers of ipbench ask how busy this host is; none: nowhere.
     pub ipbench: Option<SocketAddr>,
     /// Ends after so long; none: when it is told to.
@@ -57,12 +62,16 @@ pub struct EchoPlan {
 /// What an echo did.
 #[derive(Clone, Debug, Serialize)]
 pub struct EchoSummary {
-    /// Where it listened.
-    pub address: SocketAddr,
+    /// Where it listened, if it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<SocketAddr>,
     /// Datagrams.
     pub udp: Echoed,
     /// Reads of connections.
     pub tcp: Echoed,
+    /// Frames, if it took some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub raw: Option<RawEchoSummary>,
     /// Connections that were accepted.
     pub connections: u64,
     /// Datagrams that the kernel dropped in front of it, as it did not take them in time.
@@ -70,6 +79,20 @@ pub struct EchoSummary {
     /// Tests that controllers of ipbench have brought to their end; none where none is listened for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ipbench_tests: Option<u64>,
+}
+
+/// What an echo did with frames.
+#[derive(Clone, Debug, Serialize)]
+pub struct RawEchoSummary {
+    /// The interface.
+    pub interface: String,
+    /// Its address.
+    pub mac: String,
+    /// The frames.
+    #[serde(flatten)]
+    pub echoed: Echoed,
+    /// Frames that the kernel dropped in front of it, as it did not take them in time.
+    pub ring_drops: u64,
 }
 
 impl System for EchoPlan {
@@ -81,16 +104,21 @@ impl System for EchoPlan {
         let mut tell = |text: &str| host.warn(text);
         // With fewer descriptors some connections are not taken in.
         let _ = raise_open_files();
-        let mut echo = Echo::open(self.listen)?;
+        let mut echo = Echo::open(&self)?;
         let control = self.ipbench.map(Control::open).transpose()?;
-        let mut books = EchoBooks::open(self.out.as_deref(), &mut tell)?;
+        let mut books = EchoBooks::open(self.raw.is_some(), self.out.as_deref(), &mut tell)?;
         if let Some(duration) = self.duration {
             host.stop.end_after(duration);
         }
-        host.say(format_args!(
-            "the echo listens on {} (UDP and TCP)",
-            echo.address
-        ));
+        if let Some(Sockets { address, .. }) = &echo.sockets {
+            host.say(format_args!("the echo listens on {address} (UDP and TCP)"));
+        }
+        if let Some(RawEcho { place, .. }) = &echo.raw {
+            host.say(format_args!(
+                "the echo takes frames of type {:#06x} for {} on {}",
+                place.ethertype, place.mac, place.interface,
+            ));
+        }
         if let Some(control) = control {
             host.say(format_args!(
                 "controllers of ipbench are answered at {}",
@@ -102,26 +130,26 @@ impl System for EchoPlan {
         }
         echo.poller
             .add(&host.stop, STOP, Interest::Readable, Trigger::Level)?;
-        while !host.stop.is_asked() {
+        let mut failed = None;
+        while !host.stop.is_asked() && failed.is_none() {
             let until_ns = monotonic_ns() + SHOW.as_nanos() as u64;
             while monotonic_ns() < until_ns && !host.stop.is_asked() {
-                echo.turn()?;
+                match echo.turn()? {
+                    Some(Fault::Down(why)) => host.warn(&why),
+                    Some(Fault::Gone(why)) => {
+                        failed = Some(why);
+                        break;
+                    }
+                    None => {}
+                }
             }
-            books.show(echo.counts());
+            books.show(echo.counts(), echo.raw_counts());
         }
         echo.disconnect_all();
-        books.show(echo.counts());
-        let end = RunEnd::in_order(host.stop.reason().unwrap_or(Reason::Requested));
-        let [udp, tcp] = echo.counts();
-        let summary = EchoSummary {
-            address: echo.address,
-            udp: (&udp).into(),
-            tcp: (&tcp).into(),
-            connections: echo.accepted,
-            ipbench_tests: echo.control.as_ref().map(|control| control.tests),
-            socket_drops: mem_info(&echo.socket).map_or(0, |info| info.drops.into()),
-        };
-        Ok(books.close(end, summary)?)
+        books.show(echo.counts(), echo.raw_counts());
+        let mut end = RunEnd::in_order(host.stop.reason().unwrap_or(Reason::Requested));
+        end.failed = failed;
+        Ok(books.close(end, echo.summary())?)
     }
 }
 
@@ -133,10 +161,16 @@ struct Connection {
     written: usize,
 }
 
-struct Echo {
+/// Both sockets at one address.
+struct Sockets {
     address: SocketAddr,
     socket: OwnedFd,
     listener: TcpListener,
+}
+
+struct Echo {
+    sockets: Option<Sockets>,
+    raw: Option<RawEcho>,
     control: Option<Control>,
     poller: Poller,
     received: RecvBatch,
@@ -147,8 +181,8 @@ struct Echo {
     tcp: EchoCounts,
 }
 
-/// Both sockets at one address.
-fn listen(address: SocketAddr) -> Result<(OwnedFd, TcpListener, SocketAddr), LoadError> {
+/// Opens them.
+fn listen(address: SocketAddr) -> Result<Sockets, LoadError> {
     let failed = |source| LoadError::Listen { address, source };
     let mut tried = 0;
     loop {
@@ -156,7 +190,12 @@ fn listen(address: SocketAddr) -> Result<(OwnedFd, TcpListener, SocketAddr), Loa
         match TcpListener::bind(udp.address) {
             Ok(listener) => {
                 listener.set_nonblocking(true).map_err(failed)?;
-                return Ok((udp.fd, listener, udp.address));
+                raise_receive_buffer(&udp.fd, BUFFER_BYTES)?;
+                return Ok(Sockets {
+                    address: udp.address,
+                    socket: udp.fd,
+                    listener,
+                });
             }
             Err(_) if address.port() == 0 && tried < PORTS_TRIED => tried += 1,
             Err(error) => return Err(failed(error)),
@@ -165,20 +204,28 @@ fn listen(address: SocketAddr) -> Result<(OwnedFd, TcpListener, SocketAddr), Loa
 }
 
 impl Echo {
-    fn open(address: SocketAddr) -> Result<Self, LoadError> {
-        let (socket, listener, address) = listen(address)?;
-        raise_receive_buffer(&socket, BUFFER_BYTES)?;
+    fn open(plan: &EchoPlan) -> Result<Self, LoadError> {
+        if plan.listen.is_none() && plan.raw.is_none() {
+            return Err(LoadError::Nowhere);
+        }
+        let sockets = plan.listen.map(listen).transpose()?;
+        let raw = plan.raw.as_ref().map(RawEcho::open).transpose()?;
         let poller = Poller::create(SLOTS)?;
-        poller.add(&socket, UDP, Interest::Readable, Trigger::Level)?;
-        poller.add(&listener, LISTENER, Interest::Readable, Trigger::Level)?;
+        let (interest, trigger) = (Interest::Readable, Trigger::Level);
+        if let Some(sockets) = &sockets {
+            poller.add(&sockets.socket, UDP, interest, trigger)?;
+            poller.add(&sockets.listener, LISTENER, interest, trigger)?;
+        }
+        if let Some(raw) = &raw {
+            poller.add(raw, RAW, interest, trigger)?;
+        }
         let ancillary = Ancillary {
             addresses: true,
             control: false,
         };
         Ok(Self {
-            address,
-            socket,
-            listener,
+            sockets,
+            raw,
             control: None,
             poller,
             received: RecvBatch::private(SLOTS, ancillary)?,
@@ -190,8 +237,9 @@ impl Echo {
         })
     }
 
-    /// Waits for what comes, and sends it back.
-    fn turn(&mut self) -> Result<(), LoadError> {
+    /// Waits for what comes, and sends it back; why no frames come, once.
+    fn turn(&mut self) -> Result<Option<Fault>, LoadError> {
+        let mut fault = None;
         let ready = self.poller.wait(Some(SHOW), Duration::ZERO)?;
         let tokens: Vec<u64> = ready.map(|ready| ready.token).collect();
         for token in tokens {
@@ -204,14 +252,18 @@ impl Echo {
                         control.turn()?;
                     }
                 }
+                RAW => fault = self.raw.as_mut().and_then(RawEcho::turn),
                 token => self.serve(token),
             }
         }
-        Ok(())
+        Ok(fault)
     }
 
     fn datagrams(&mut self) {
-        let (socket, tag) = (self.socket.as_fd(), BatchTag::default());
+        let Some(sockets) = &self.sockets else {
+            return;
+        };
+        let (socket, tag) = (sockets.socket.as_fd(), BatchTag::default());
         // An error of the socket is that of a datagram which went back before.
         let datagrams = self.received.receive_scratch(socket, SLOTS, tag);
         let datagrams = datagrams.unwrap_or(0);
@@ -228,7 +280,10 @@ impl Echo {
     }
 
     fn accept(&mut self) {
-        while let Ok((stream, _)) = self.listener.accept() {
+        let Some(sockets) = &self.sockets else {
+            return;
+        };
+        while let Ok((stream, _)) = sockets.listener.accept() {
             let token = FIRST_CONNECTION + self.accepted;
             // One that is not taken in is closed, which its sender sees.
             let is_one_too_many = self.connections.len() == CONNECTIONS_MAX;
@@ -263,9 +318,39 @@ impl Echo {
         }
     }
 
+    /// Ends all connections, and takes no frame more.
     fn disconnect_all(&mut self) {
         for (_, connection) in std::mem::take(&mut self.connections) {
             connection.part(&mut self.tcp);
+        }
+        if let Some(raw) = &mut self.raw {
+            raw.shut();
+        }
+    }
+
+    fn raw_counts(&mut self) -> Option<(EchoCounts, RingCounts)> {
+        let raw = self.raw.as_mut()?;
+        Some((raw.counts(), raw.ring()))
+    }
+
+    fn summary(&mut self) -> EchoSummary {
+        let ([udp, tcp], frames) = (self.counts(), self.raw_counts());
+        let sockets = self.sockets.as_ref();
+        let drops = |it: &Sockets| mem_info(&it.socket).map_or(0, |info| info.drops.into());
+        let raw = self.raw.as_ref().zip(frames);
+        EchoSummary {
+            address: sockets.map(|it| it.address),
+            udp: (&udp).into(),
+            tcp: (&tcp).into(),
+            raw: raw.map(|(raw, (counts, ring))| RawEchoSummary {
+                interface: raw.place.interface.clone(),
+                mac: raw.place.mac.to_string(),
+                echoed: (&counts).into(),
+                ring_drops: ring.dropped,
+            }),
+            connections: self.accepted,
+            socket_drops: sockets.map_or(0, drops),
+            ipbench_tests: self.control.as_ref().map(|control| control.tests),
         }
     }
 
@@ -343,7 +428,7 @@ pub(crate) fn take_in(poller: &Poller, stream: &TcpStream, token: u64) -> bool {
 }
 
 /// Sends datagrams back to their senders; one that is not taken is lost.
-fn send_back(
+pub(crate) fn send_back(
     out: &mut SendBatch,
     socket: BorrowedFd<'_>,
     outgoing: &[Outgoing<'_>],

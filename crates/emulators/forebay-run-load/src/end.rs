@@ -22,6 +22,34 @@ pub(crate) trait End {
 
     /// Packets that the kernel dropped as this end did not take them in time.
     fn dropped(&self) -> u64;
+
+    /// What was counted at the ring from which it takes frames; none: it has no such.
+    fn ring(&mut self) -> Option<RingCounts> {
+        None
+    }
+
+    /// Has the kernel give it no more, and takes what came before, where that can be.
+    fn shut(&mut self, load: &mut Load, at: usize, seen: &mut Seen) {
+        let _ = (load, at, seen);
+    }
+
+    /// Why it was lost, if that is no fault of its target alone.
+    fn fault(&self) -> Option<&str> {
+        None
+    }
+}
+
+/// Frames of a ring that the kernel fills: what came is what was taken, lost for want of room, and lies there, when none is under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RingCounts {
+    /// Frames that the filter let in, by the kernel's count.
+    pub(crate) came: u64,
+    /// Those that found the ring full, by the kernel's count.
+    pub(crate) dropped: u64,
+    /// Those that were taken, by the count of those who take them.
+    pub(crate) taken: u64,
+    /// Those that wait, by the heads of the ring.
+    pub(crate) held: u64,
 }
 
 /// What went wrong with a target: the first time by name, and how often.

@@ -1,7 +1,6 @@
 //! What load came to: target by target, and whether this program was the limit.
 
 use std::fmt::Write as _;
-use std::net::SocketAddr;
 
 use forebay_ledger::{HistogramSummary, Snapshot};
 use forebay_load::{AnswerDrop, Load, Moments, Pace, Rate, target_name};
@@ -9,6 +8,7 @@ use forebay_sys::host::CpuTicks;
 use serde::Serialize;
 
 use crate::LoadPlan;
+use crate::address::Address;
 use crate::work::{Effort, Way};
 
 /// A part that lacks is told from here on: what is due at the very end may lack.
@@ -49,7 +49,7 @@ pub struct TargetSummary {
     /// Its name: A, B, …
     pub name: String,
     /// Its address.
-    pub address: SocketAddr,
+    pub address: Address,
     /// Bits of payload in a second that were asked for; none in a closed loop.
     pub requested_bps: Option<f64>,
     /// Bits of payload in a second that left.
@@ -232,9 +232,10 @@ impl Outcome<'_> {
             rtt_ns: self.rtt(at),
             late_ns_mean: lateness.mean(),
             late_ns_max: lateness.max(),
-            short_fraction: match unopened {
-                None => self.load.short(at, self.ended_ns),
-                Some(_) => 0.0,
+            // What is not sent to one that is lost is no fault of the sender.
+            short_fraction: match &self.ways[at] {
+                Some(way) if !way.end.is_lost() => self.load.short(at, self.ended_ns),
+                _ => 0.0,
             },
             socket_drops: self.ways[at].as_ref().map_or(0, |way| way.end.dropped()),
             errors: trouble.as_ref().map_or(1, |trouble| trouble.times),

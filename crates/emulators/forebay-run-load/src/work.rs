@@ -10,7 +10,7 @@ use forebay_sys::epoll::{Interest, Poller, Trigger};
 use forebay_sys::{SysError, wait};
 
 use crate::books::Books;
-use crate::end::{End, Seen};
+use crate::end::{End, RingCounts, Seen};
 
 /// Books are shown so often, in ns, and no sleep is longer.
 const SHOW_NS: u64 = 100_000_000;
@@ -117,19 +117,31 @@ impl<'a> Work<'a> {
             self.send()?;
             if now_ns >= shown_ns + SHOW_NS {
                 shown_ns = now_ns;
-                self.books.show(|at| self.load.counts(at));
+                self.show();
             }
             taken_ns = self.receive(now_ns)?;
         }
+        for (at, way) in self.ways.iter_mut().enumerate() {
+            if let Some(way) = way {
+                way.end.shut(&mut self.load, at, &mut self.seen);
+            }
+        }
         self.load.end();
-        self.books.show(|at| self.load.counts(at));
+        self.show();
         effort.full_ns = self.full_ns.iter().copied().max().unwrap_or(0);
         Ok(effort)
     }
 
+    /// Fills in the books what there is now.
+    fn show(&mut self) {
+        let rings = self.ways.iter_mut().map(|way| way.as_mut()?.end.ring());
+        let rings: Vec<Option<RingCounts>> = rings.collect();
+        self.books.show(|at| (self.load.counts(at), rings[at]));
+    }
+
     /// Whether no target is left.
     fn is_lost(&self) -> bool {
-        self.ways.iter().flatten().all(|way| way.is_closed)
+        self.ways.iter().flatten().all(|way| way.end.is_lost())
     }
 
     /// Sends what is due, and asks for room where there is none.

@@ -9,15 +9,20 @@ use anyhow::{Context as _, Result, bail};
 use forebay_report::text::si;
 use forebay_run::record::Record;
 use forebay_run_load::{
-    EchoPlan, EchoSummary, LoadPlan, LoadSummary, PACKET_BYTES_MAX, Pace, Rate, Sizes,
-    TargetSummary, Transport, csv,
+    Address, EchoPlan, EchoSummary, LoadPlan, LoadSummary, PACKET_BYTES_MAX, Pace, Rate, RawPlan,
+    Sizes, Station, TargetSummary, Transport, csv,
 };
+use forebay_wire::load::ETHERTYPE;
 
 use crate::output::{Format, parse_bytes, parse_duration, print_line};
 use crate::record::{To, carry_out};
 
 /// What is asked for where nothing is said.
 const RATE: Rate = Rate::Bits(10_000_000);
+const PACKET_BYTES: usize = 1_472;
+const FRAME_BYTES: usize = 1_514;
+/// Types of frames that the kernel reads itself, or takes apart: IPv4, ARP, IPv6, and VLAN tags.
+const KERNELS_TYPES: [u16; 5] = [0x0800, 0x0806, 0x86dd, 0x8100, 0x88a8];
 
 /// Sends packets to targets that send them back, and tells what became of each and how long it took.
 ///
@@ -26,30 +31,38 @@ const RATE: Rate = Rate::Bits(10_000_000);
 /// ends it and closes the books. docs/LOAD.md tells what the numbers mean.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  forebay load --echo 127.0.0.1:9500 &\n  forebay load 127.0.0.1:9500 --rate 100M --size 1472 --duration 5s\n  forebay load 10.0.0.1:9500 10.0.0.2:9500 --rate 10M --rate B=100M --csv\n  forebay load 127.0.0.1:9500 --tcp --closed 8 --size 64..1472\n\nExit codes: 0 the books close, 1 they do not, 2 a target never answered and why is known, or nothing could be begun."
+    after_help = "Examples:\n  forebay load --echo 127.0.0.1:9500 &\n  forebay load 127.0.0.1:9500 --rate 100M --size 1472 --duration 5s\n  forebay load 10.0.0.1:9500 10.0.0.2:9500 --rate 10M --rate B=100M --csv\n  forebay load 127.0.0.1:9500 --tcp --closed 8 --size 64..1472\n  forebay load --raw eth1 02:00:00:00:00:02 --rate 100M --size 60..1514\n\nExit codes: 0 the books close, 1 they do not, 2 a target never answered and why is known, an interface went down, or nothing could be begun."
 )]
 pub(crate) struct LoadArgs {
-    /// Where packets are sent; each sends back what comes, as --echo does.
-    #[arg(value_name = "HOST:PORT", value_parser = crate::address::socket, required_unless_present = "echo")]
-    targets: Vec<SocketAddr>,
-    /// Is the far end instead: sends back what comes at this address, over UDP and TCP. Nobody is asked who he is: use a network of your own.
+    /// Where packets are sent; each sends back what comes, as --echo does. With --raw, addresses of Ethernet, as 02:00:00:00:00:02.
+    #[arg(value_name = "HOST:PORT|MAC", value_parser = target, required_unless_present = "echo")]
+    targets: Vec<Address>,
+    /// Is the far end instead: sends back what comes at this address, over UDP and TCP, and with --raw frames that come for the interface. Nobody is asked who he is: use a network of your own.
     #[arg(long, value_name = "ADDR:PORT", value_parser = crate::address::socket, conflicts_with_all = ["targets", "rate", "closed", "size", "tcp", "csv", "timeout"])]
-    echo: Option<SocketAddr>,
+    #[allow(clippy::option_option, reason = "an option without its value")]
+    echo: Option<Option<SocketAddr>>,
     /// With --echo: answers controllers of ipbench at this address, as a target of theirs does at port 8037: how busy this host was during a test (`cpu_target_lukem`).
     #[arg(long, value_name = "ADDR:PORT", value_parser = crate::address::socket, requires = "echo")]
     ipbench: Option<SocketAddr>,
-    /// Of each target, bits of payload in a second, as 100M, or packets in a second, as 50kpps; B=100M is that of target B alone (default: 10M).
+    /// Of each target, bits of payload (with --raw, of frames) in a second, as 100M, or packets in a second, as 50kpps; B=100M is that of target B alone (default: 10M).
     #[arg(long, value_name = "[NAME=]RATE", value_parser = named_rate)]
     rate: Vec<NamedRate>,
     /// So many packets of each target are on their way at a time, instead of a rate.
     #[arg(long, value_name = "N", conflicts_with = "rate", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     closed: Option<u32>,
-    /// Bytes of payload of a packet, 24 to 65507: one size, several in turn as 64,512,1472, or a range as 64..1472.
-    #[arg(long, value_name = "SIZES", default_value = "1472", value_parser = sizes)]
-    size: Sizes,
+    /// Bytes of payload of a packet, 24 to 65507, or with --raw of a frame without its check sum, 60 at least: one size, several in turn as 64,512,1472, or a range as 64..1472
+    /// (default: 1472, and 1514 with --raw).
+    #[arg(long, value_name = "SIZES", value_parser = sizes)]
+    size: Option<Sizes>,
     /// Packets one after the other on a connection of TCP to each target, instead of datagrams.
     #[arg(long)]
     tcp: bool,
+    /// Frames of Ethernet on this interface, instead of datagrams; needs CAP_NET_RAW.
+    #[arg(long, value_name = "INTERFACE", conflicts_with = "tcp")]
+    raw: Option<String>,
+    /// With --raw: the type of the frames, none that the kernel reads. Two generators on one interface need different ones (default: 0x88b5, for local experiments).
+    #[arg(long, value_name = "TYPE", value_parser = ethertype, requires = "raw")]
+    ethertype: Option<u16>,
     /// How long packets are sent (default: until Ctrl-C).
     #[arg(long, value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
@@ -118,6 +131,26 @@ fn sizes(text: &str) -> Result<Sizes, String> {
     }
 }
 
+/// Reads `HOST:PORT`, or six bytes of an address of Ethernet.
+fn target(text: &str) -> Result<Address, String> {
+    let has_six = text.split(':').count() == 6 && !text.contains('[');
+    if has_six {
+        return text.parse::<Station>().map(Address::Station);
+    }
+    crate::address::socket(text).map(Address::Socket)
+}
+
+fn ethertype(text: &str) -> Result<u16, String> {
+    let hexadecimal = text.strip_prefix("0x");
+    let number = hexadecimal.map_or_else(|| text.parse(), |it| u16::from_str_radix(it, 16));
+    let number = number.ok().filter(|number| *number >= 0x0600);
+    let number = number.ok_or_else(|| format!("{text:?}: write it as 0x88b5, 0x0600 to 0xffff"))?;
+    let is_kernels = KERNELS_TYPES.contains(&number);
+    (!is_kernels).then_some(number).ok_or_else(|| {
+        format!("{text}: the kernel reads such frames itself; for local experiments are 0x88b5 and 0x88b6")
+    })
+}
+
 fn duration(text: &str) -> Result<Duration, String> {
     let time = parse_duration(text)?;
     let is_some = (Duration::from_millis(1)..=Duration::from_secs(86_400 * 365)).contains(&time);
@@ -160,9 +193,17 @@ fn paces(args: &LoadArgs) -> Result<Vec<Pace>> {
 }
 
 pub(crate) fn run(args: &LoadArgs) -> Result<ExitCode> {
+    let raw = args.raw.clone().map(|interface| RawPlan {
+        interface,
+        ethertype: args.ethertype.unwrap_or(ETHERTYPE),
+    });
     if let Some(listen) = args.echo {
+        if listen.is_none() && raw.is_none() {
+            bail!("--echo: write --echo ADDR:PORT, or --echo --raw INTERFACE, or both");
+        }
         let plan = EchoPlan {
             listen,
+            raw,
             ipbench: args.ipbench,
             duration: args.duration,
             out: args.out.clone(),
@@ -170,14 +211,22 @@ pub(crate) fn run(args: &LoadArgs) -> Result<ExitCode> {
         return carry_out(plan, args.format, To::Stdout, print_echo);
     }
     let paces = paces(args).context("rates")?;
+    let bytes = if raw.is_some() {
+        FRAME_BYTES
+    } else {
+        PACKET_BYTES
+    };
     let plan = LoadPlan {
         targets: args.targets.iter().copied().zip(paces).collect(),
-        transport: if args.tcp {
-            Transport::Tcp
-        } else {
-            Transport::Udp
+        transport: match raw {
+            Some(raw) => Transport::Raw(raw),
+            None if args.tcp => Transport::Tcp,
+            None => Transport::Udp,
         },
-        sizes: args.size.clone(),
+        sizes: args
+            .size
+            .clone()
+            .unwrap_or_else(|| Sizes::List(vec![bytes])),
         duration: args.duration,
         time_out: args.timeout,
         out: args.out.clone(),
@@ -197,7 +246,10 @@ fn print_load(record: &Record<LoadSummary>) {
     print_line(format_args!(
         "{:.2} s over {}; this program used {:.0} % of a CPU, and the host was idle for {:.0} %",
         summary.sending_s,
-        summary.transport,
+        match summary.transport {
+            "raw" => "raw frames",
+            other => other,
+        },
         summary.sender_cpu_fraction * 100.0,
         summary.idle_fraction * 100.0,
     ));
@@ -255,7 +307,10 @@ fn print_target(target: &TargetSummary) {
 
 fn print_echo(record: &Record<EchoSummary>) {
     let summary = &record.summary;
-    for (name, echoed) in [("datagrams", summary.udp), ("reads of TCP", summary.tcp)] {
+    let sockets = [("datagrams", summary.udp), ("reads of TCP", summary.tcp)];
+    let sockets = sockets.into_iter().filter(|_| summary.address.is_some());
+    let frames = summary.raw.as_ref().map(|raw| ("frames", raw.echoed));
+    for (name, echoed) in sockets.chain(frames) {
         print_line(format_args!(
             "{} {name} came ({} bytes), {} went back ({} bytes)",
             echoed.came, echoed.came_bytes, echoed.returned, echoed.returned_bytes,
@@ -265,6 +320,12 @@ fn print_echo(record: &Record<EchoSummary>) {
         print_line(format_args!(
             "{} datagrams were dropped in front of it by the kernel",
             summary.socket_drops
+        ));
+    }
+    if let Some(raw) = summary.raw.as_ref().filter(|raw| raw.ring_drops > 0) {
+        print_line(format_args!(
+            "{} frames were dropped in front of it by the kernel",
+            raw.ring_drops
         ));
     }
     if let Some(tests) = summary.ipbench_tests {
@@ -296,6 +357,31 @@ mod tests {
         assert_eq!(sizes("64..1472"), Ok(Sizes::Range(64, 1472)));
         for wrong in ["", "23", "65508", "64,", "1472..64", "64..", "x"] {
             assert!(sizes(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn targets_are_ports_of_hosts_or_stations() {
+        assert!(matches!(target("127.0.0.1:9500"), Ok(Address::Socket(_))));
+        assert!(matches!(target("[::1]:9500"), Ok(Address::Socket(_))));
+        assert!(matches!(
+            target("02:00:00:00:00:02"),
+            Ok(Address::Station(_))
+        ));
+        let group = target("ff:ff:ff:ff:ff:ff").unwrap_err();
+        assert!(group.contains("one station"), "{group}");
+        assert!(target("127.0.0.1").unwrap_err().contains("127.0.0.1:9400"));
+    }
+
+    #[test]
+    fn types_of_frames_are_none_of_the_kernels() {
+        assert_eq!(ethertype("0x88B5"), Ok(0x88b5));
+        assert_eq!(ethertype("34998"), Ok(0x88b6));
+        for wrong in ["", "0x", "88b5", "0x5ff", "0x10000", "-1"] {
+            assert!(ethertype(wrong).unwrap_err().contains("0x0600"), "{wrong}");
+        }
+        for kernels in ["0x0800", "0x86dd", "0x8100"] {
+            assert!(ethertype(kernels).unwrap_err().contains("experiments"));
         }
     }
 

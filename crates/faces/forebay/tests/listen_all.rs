@@ -66,7 +66,7 @@ const COMMANDS: &[(&str, &[(&str, Does)])] = &[
         &[
             ("--echo", Listens),
             ("--ipbench", Listens),
-            ("[HOST:PORT]", Connects),
+            ("[HOST:PORT|MAC]", Connects),
         ],
     ),
     ("model ctt", &[]),

@@ -6,9 +6,13 @@
 //! +4   number of the run            +24  filling, which the sender knows
 //! +8   number of the packet, from 0
 //! ```
+//!
+//! In a frame of Ethernet the packet is all that is behind the frame's header: at least 46 bytes, so that nobody has to fill the frame up.
 
 use core::fmt;
 
+/// Type of frames of Ethernet that carry such packets where nothing else is said: the first one for local experiments (IEEE Std 802, section 9.2.3).
+pub const ETHERTYPE: u16 = 0x88b5;
 /// Bytes of the head, and so the least of a packet.
 pub const HEAD_BYTES: usize = 24;
 const MAGIC: [u8; 2] = *b"FL";
