@@ -25,6 +25,7 @@ use tempfile::TempDir;
 /// A user that has no rights, and is not the one that starts the test.
 const NOBODY: u32 = 65_534;
 const CLIENT: &str = "10.0.0.1:9500";
+const DATAGRAMS: [&str; 5] = [CLIENT, "--rate", "200pps", "--size", "24,700,1472"];
 const LONG: Duration = Duration::from_secs(30);
 
 /// A wire, a daemon at its end `far`, and a place for a user without rights.
@@ -118,7 +119,7 @@ fn end(run: Run) -> Value {
 #[track_caller]
 fn load(more: &[&str]) -> Value {
     let mut command = forebay();
-    command.args(["load", CLIENT, "--duration", "500ms", "--format", "json"]);
+    command.args(["load", "--duration", "500ms", "--format", "json"]);
     command.args(["--timeout", "20s"]);
     let json = start(command.args(more)).end().json_of(0);
     let target = json["targets"][0].clone();
@@ -157,10 +158,10 @@ fn assert_agreed(client: &Value, daemon: &Value) {
 }
 
 /// Asks at 200 packets in a second, each of which may take a block of the card's ring, and compares what the three say.
-fn echoed(workload: &str, more: &[&str]) -> (Value, u64) {
+fn echoed(workload: &str, more: &[&str], asks: &[&str]) -> (Value, u64) {
     let world = World::new();
     let client = world.client(workload, more);
-    let asked = load(&["--rate", "200pps", "--size", "24,700,1472"]);
+    let asked = load(asks);
     let sent = number(&asked, "packets_sent");
     assert!((1..=100).contains(&sent), "{asked}");
     let json = end(client);
@@ -177,7 +178,7 @@ fn echoed(workload: &str, more: &[&str]) -> (Value, u64) {
 #[test]
 fn an_echo_over_a_stack_answers_all_and_all_books_agree() {
     if is_inside("an_echo_over_a_stack_answers_all_and_all_books_agree") {
-        let (json, sent) = echoed("echo", &[]);
+        let (json, sent) = echoed("echo", &[], &DATAGRAMS);
         assert_eq!(json["raw"], false);
         // The sender was asked for its Ethernet address.
         assert!(number(&json, "frames_sent") > sent, "{json}");
@@ -187,8 +188,26 @@ fn an_echo_over_a_stack_answers_all_and_all_books_agree() {
 #[test]
 fn an_echo_of_raw_frames_answers_all_and_all_books_agree() {
     if is_inside("an_echo_of_raw_frames_answers_all_and_all_books_agree") {
-        let (json, sent) = echoed("echo", &["--raw"]);
+        let (json, sent) = echoed("echo", &["--raw"], &DATAGRAMS);
         assert_eq!(json["raw"], true);
+        assert_eq!(number(&json, "frames_sent"), sent, "{json}");
+    }
+}
+
+#[test]
+fn an_echo_of_raw_frames_answers_load_without_datagrams() {
+    if is_inside("an_echo_of_raw_frames_answers_load_without_datagrams") {
+        let station = "02:00:00:00:00:01";
+        let asks = [
+            "--raw",
+            "near",
+            station,
+            "--rate",
+            "200pps",
+            "--size",
+            "60,700,1514",
+        ];
+        let (json, sent) = echoed("echo", &["--raw"], &asks);
         assert_eq!(number(&json, "frames_sent"), sent, "{json}");
     }
 }
@@ -196,7 +215,7 @@ fn an_echo_of_raw_frames_answers_all_and_all_books_agree() {
 #[test]
 fn heavy_work_is_done_for_each_datagram() {
     if is_inside("heavy_work_is_done_for_each_datagram") {
-        let (json, _) = echoed("heavy", &[]);
+        let (json, _) = echoed("heavy", &[], &DATAGRAMS);
         assert!(number(&json, "byte_sum") > 0, "{json}");
     }
 }
@@ -208,7 +227,7 @@ fn an_echo_over_tcp_sends_back_each_byte() {
     }
     let world = World::new();
     let client = world.client("echo", &[]);
-    let asked = load(&["--tcp", "--closed", "4", "--size", "24,700,1472"]);
+    let asked = load(&[CLIENT, "--tcp", "--closed", "4", "--size", "24,700,1472"]);
     let json = end(client);
     let (daemon, _folder) = world.end();
     let sizes = [24, 700, 1472];
@@ -313,7 +332,7 @@ fn a_client_takes_its_place_again_when_a_killed_multiplexer_is_back() {
     }
     let mut world = World::new();
     let client = world.client("echo", &[]);
-    let before = load(&["--rate", "200pps"]);
+    let before = load(&[CLIENT, "--rate", "200pps"]);
     assert!(signal("KILL", world.daemon.pid()));
     wait_for("the news", || {
         client.said().contains("is gone").then_some(())
@@ -325,7 +344,7 @@ fn a_client_takes_its_place_again_when_a_killed_multiplexer_is_back() {
             .contains("the multiplexer is back")
             .then_some(())
     });
-    let after = load(&["--rate", "200pps"]);
+    let after = load(&[CLIENT, "--rate", "200pps"]);
     let json = end(client);
     let (daemon, folder) = world.end();
     let asked = number(&before, "packets_sent") + number(&after, "packets_sent");

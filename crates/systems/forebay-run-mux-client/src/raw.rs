@@ -1,9 +1,10 @@
 //! The echo without a stack: a datagram of UDP goes back as the frame that brought it, with addresses and ports changed over. Sums of such swaps are the same,
-//! so that checksums stay right.
+//! so that checksums stay right. Generated load without a datagram (`forebay load --raw`) goes back as the frame that it is.
 
 use forebay_client::{Client, ClientError};
+use forebay_wire::load::{ETHERTYPE, LoadHead};
 use forebay_wire::packet::Ip;
-use forebay_wire::packet::link::{EtherType, ethernet};
+use forebay_wire::packet::link::{ETHERNET_HEADER_BYTES, EtherType, ethernet};
 use forebay_wire::packet::udp::Datagram;
 
 use crate::counts::{Amount, SendCounts, WorkCounts, WorkDrop};
@@ -23,15 +24,28 @@ pub(crate) struct Raw {
     others: u64,
 }
 
-/// Turns a frame round if it is a whole datagram to this Ethernet address and port; the bytes of its payload.
+/// Turns a frame round if it is a whole datagram to this Ethernet address and port, or a packet of generated load without one; the bytes of its payload, or of the frame.
 fn turn_round(frame: &mut [u8], mac: [u8; MAC_BYTES], port: u16) -> Option<usize> {
+    if is_load(frame, mac) {
+        swap(frame, 0, MAC_BYTES);
+        return Some(frame.len());
+    }
     let (ip_at, udp_at, is_v4, bytes) = look(frame, mac, port)?;
-    let (to, from) = frame[..2 * MAC_BYTES].split_at_mut(MAC_BYTES);
-    to.swap_with_slice(from);
+    swap(frame, 0, MAC_BYTES);
     let (at, address_bytes) = if is_v4 { (12, 4) } else { (8, 16) };
     swap(frame, ip_at + at, address_bytes);
     swap(frame, udp_at, 2);
     Some(bytes)
+}
+
+/// Whether a frame to this Ethernet address has generated load behind its header, by its type and its head.
+fn is_load(frame: &[u8], mac: [u8; MAC_BYTES]) -> bool {
+    let Some((header, packet)) = frame.split_at_checked(ETHERNET_HEADER_BYTES) else {
+        return false;
+    };
+    header[..MAC_BYTES] == mac
+        && header[2 * MAC_BYTES..] == ETHERTYPE.to_be_bytes()
+        && LoadHead::parse(packet).is_ok()
 }
 
 /// Changes two fields over that lie side by side.
@@ -142,6 +156,7 @@ impl Raw {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forebay_wire::load::HEAD_BYTES;
     use proptest::prelude::*;
 
     const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
@@ -176,6 +191,31 @@ mod tests {
             assert_eq!(frame[at + 40..at + 44], [0x25, 0x1c, 0x9c, 0x40]);
             assert_eq!(frame[12..at + 8], before[12..at + 8]);
             assert_eq!(frame[at + 44..], before[at + 44..]);
+        }
+    }
+
+    #[test]
+    fn generated_load_without_a_datagram_is_turned_round() {
+        let head = LoadHead {
+            sequence: 7,
+            bytes: 46,
+            ..LoadHead::default()
+        };
+        let addresses = [&MAC[..], &[2, 0, 0, 0, 0, 9], &[0x88, 0xb5]].concat();
+        let whole = [&addresses[..], &head.emit(), &[5; 46 - HEAD_BYTES]].concat();
+        let mut frame = whole.clone();
+        assert_eq!(turn_round(&mut frame, MAC, 9500), Some(60));
+        assert_eq!(frame[..12], [2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 1]);
+        assert_eq!(frame[12..], whole[12..]);
+        // For another, of another type, of another kind, damaged, and cut.
+        for (at, byte) in [(5, 7), (13, 0xb6), (14, b'G'), (30, 1)] {
+            let mut frame = whole.clone();
+            frame[at] = byte;
+            assert_eq!(turn_round(&mut frame, MAC, 9500), None, "byte {at}");
+        }
+        for bytes in [0, 13, 14, 37] {
+            let mut frame = whole[..bytes].to_vec();
+            assert_eq!(turn_round(&mut frame, MAC, 9500), None, "{bytes}");
         }
     }
 
