@@ -63,7 +63,7 @@ pub struct ForebayClientIpCounts {
     pub unsent: ForebayClientDatagrams,
     /// Those that waited to be sent when the program closed their socket.
     pub closed_unsent: ForebayClientDatagrams,
-    /// Frames with a datagram that the multiplexer was handed: the second party of what was sent.
+    /// Frames that the multiplexer was handed, as the client counted them, less those without a datagram: the second party of what was sent.
     pub frames_sent: ForebayClientDatagrams,
     /// Datagrams that came and that no socket took: none has their port, or the stack refuses them, for their check sum, say.
     pub unclaimed: u64,

@@ -12,6 +12,7 @@
 mod client;
 mod counts;
 mod error;
+mod frame;
 mod stack;
 
 use std::net::IpAddr;
@@ -19,10 +20,7 @@ use std::net::IpAddr;
 use smoltcp::iface::{Config, Interface};
 use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::time::Instant;
-use smoltcp::wire::{
-    EthernetAddress, EthernetFrame, EthernetProtocol, HardwareAddress, IpCidr, IpProtocol,
-    Ipv4Packet, Ipv6Packet, UdpPacket,
-};
+use smoltcp::wire::{EthernetAddress, HardwareAddress, IpCidr};
 
 pub use client::{Datagram, IpClient, SocketId, UdpLimits};
 pub use counts::{Datagrams, IpTotals, UdpCounts};
@@ -31,7 +29,8 @@ pub use smoltcp;
 pub use stack::{Ends, Fate, Network, PATIENCE_NS, PortId, Stack, Waiting};
 
 use crate::protocol::HEADER_BYTES;
-use crate::{Client, ClientError, SendError};
+use crate::{Client, ClientError, Counts, SendError};
+use frame::Inside;
 
 /// Bytes of the two Ethernet addresses, behind which a tag stands.
 const ADDRESSES_BYTES: usize = 12;
@@ -39,12 +38,17 @@ const TAG_BYTES: usize = 4;
 const TAG: [u8; 2] = [0x81, 0x00];
 
 /// What a device has counted beside its client.
+///
+/// What was sent is counted by the client ([`Client::counts`]), frame by frame as it hands them over; the device knows which of them have no datagram. A frame that
+/// the program sends of its own, past the stack, is one more here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IpCounts {
-    /// Frames with a datagram of UDP that were handed over.
+    /// Frames that the client handed over since the device is there, less those that have no datagram of UDP.
     pub datagrams_sent: u64,
-    /// Bytes of their payload.
+    /// Their bytes, less those of their headers: those of payload.
     pub datagrams_sent_bytes: u64,
+    /// Frames without a datagram that the stack sent: questions for neighbours, answers, segments of TCP.
+    pub others_sent: u64,
     /// Times that the stack had something to send and there was no buffer.
     pub no_room: u64,
     /// Frames that the stack made as an answer and that were lost, as there was no buffer.
@@ -53,38 +57,56 @@ pub struct IpCounts {
     pub foreign_tag: u64,
 }
 
+/// What the device counts itself.
+#[derive(Debug, Default)]
+struct Tally {
+    /// Frames without a datagram that were handed over.
+    others: Datagrams,
+    /// Bytes of frames with a datagram that are none of its payload.
+    headers_bytes: u64,
+    no_room: u64,
+    answers_lost: u64,
+    foreign_tag: u64,
+}
+
+/// What was sent since this was last emptied, for a stack that asks.
+#[derive(Debug, Default)]
+struct Noted {
+    /// Ports from which datagrams were sent.
+    from_ports: Vec<u16>,
+    /// Neighbours that were asked for.
+    asked: Vec<IpAddr>,
+}
+
 /// A client under an IP stack.
 #[derive(Debug)]
 pub struct IpDevice {
     client: Client,
-    counts: IpCounts,
+    /// What the client had counted before.
+    begun: Counts,
+    tally: Tally,
     received: Vec<u8>,
     spare: Vec<u8>,
     failed: Option<ClientError>,
-    /// Whether the last frame that came has a datagram of UDP.
-    brought_datagram: bool,
-    /// Ports from which datagrams were sent since this was emptied; none: nobody asks.
-    sent_from: Option<Vec<u16>>,
+    /// What the last frame that came has.
+    brought: Inside,
+    /// None: nobody asks.
+    noted: Option<Noted>,
 }
 
 impl IpDevice {
     /// Over this client.
     #[must_use]
-    pub const fn new(client: Client) -> Self {
+    pub fn new(client: Client) -> Self {
         Self {
+            begun: client.counts(),
             client,
-            counts: IpCounts {
-                datagrams_sent: 0,
-                datagrams_sent_bytes: 0,
-                no_room: 0,
-                answers_lost: 0,
-                foreign_tag: 0,
-            },
+            tally: Tally::default(),
             received: Vec::new(),
             spare: Vec::new(),
             failed: None,
-            brought_datagram: false,
-            sent_from: None,
+            brought: Inside::Other,
+            noted: None,
         }
     }
 
@@ -123,7 +145,17 @@ impl IpDevice {
     /// What it has counted so far.
     #[must_use]
     pub const fn counts(&self) -> IpCounts {
-        self.counts
+        let (now, begun, own) = (self.client.counts(), &self.begun, &self.tally);
+        let frames = now.sent - begun.sent;
+        let bytes = now.sent_bytes - begun.sent_bytes;
+        IpCounts {
+            datagrams_sent: frames.saturating_sub(own.others.items),
+            datagrams_sent_bytes: bytes.saturating_sub(own.others.bytes + own.headers_bytes),
+            others_sent: own.others.items,
+            no_room: own.no_room,
+            answers_lost: own.answers_lost,
+            foreign_tag: own.foreign_tag,
+        }
     }
 
     /// What failed since this was last asked.
@@ -138,10 +170,10 @@ impl IpDevice {
     fn take(&mut self) -> Result<bool, ClientError> {
         while self.client.receive_into(&mut self.received)? {
             if untag(&mut self.received, self.client.welcome().vlan) {
-                self.brought_datagram = datagram(&self.received).is_some();
+                self.brought = Inside::of(&self.received);
                 return Ok(true);
             }
-            self.counts.foreign_tag += 1;
+            self.tally.foreign_tag += 1;
         }
         Ok(false)
     }
@@ -168,34 +200,6 @@ fn untag(frame: &mut Vec<u8>, vlan: Option<u16>) -> bool {
     is_own
 }
 
-/// A datagram of UDP in a frame.
-#[derive(Clone, Copy, Debug)]
-struct Inside {
-    from_port: u16,
-    bytes: usize,
-}
-
-/// The datagram of UDP that a frame has, if it has one.
-fn datagram(frame: &[u8]) -> Option<Inside> {
-    let frame = EthernetFrame::new_checked(frame).ok()?;
-    let payload = match frame.ethertype() {
-        EthernetProtocol::Ipv4 => {
-            let packet = Ipv4Packet::new_checked(frame.payload()).ok()?;
-            (packet.next_header() == IpProtocol::Udp).then(|| packet.payload())?
-        }
-        EthernetProtocol::Ipv6 => {
-            let packet = Ipv6Packet::new_checked(frame.payload()).ok()?;
-            (packet.next_header() == IpProtocol::Udp).then(|| packet.payload())?
-        }
-        _ => return None,
-    };
-    let packet = UdpPacket::new_checked(payload).ok()?;
-    Some(Inside {
-        from_port: packet.src_port(),
-        bytes: packet.payload().len(),
-    })
-}
-
 /// A frame that came.
 #[derive(Debug)]
 pub struct Came<'a>(&'a [u8]);
@@ -204,10 +208,10 @@ pub struct Came<'a>(&'a [u8]);
 #[derive(Debug)]
 pub struct Leave<'a> {
     client: &'a mut Client,
-    counts: &'a mut IpCounts,
+    tally: &'a mut Tally,
     spare: &'a mut Vec<u8>,
     failed: &'a mut Option<ClientError>,
-    sent_from: &'a mut Option<Vec<u16>>,
+    noted: &'a mut Option<Noted>,
 }
 
 impl Device for IpDevice {
@@ -219,10 +223,10 @@ impl Device for IpDevice {
         self.or_failed(taken).then(|| {
             let leave = Leave {
                 client: &mut self.client,
-                counts: &mut self.counts,
+                tally: &mut self.tally,
                 spare: &mut self.spare,
                 failed: &mut self.failed,
-                sent_from: &mut self.sent_from,
+                noted: &mut self.noted,
             };
             (Came(&self.received), leave)
         })
@@ -231,15 +235,15 @@ impl Device for IpDevice {
     fn transmit(&mut self, _: Instant) -> Option<Leave<'_>> {
         let ready = self.client.is_ready();
         if !self.or_failed(ready) {
-            self.counts.no_room += 1;
+            self.tally.no_room += 1;
             return None;
         }
         Some(Leave {
             client: &mut self.client,
-            counts: &mut self.counts,
+            tally: &mut self.tally,
             spare: &mut self.spare,
             failed: &mut self.failed,
-            sent_from: &mut self.sent_from,
+            noted: &mut self.noted,
         })
     }
 
@@ -263,26 +267,27 @@ impl RxToken for Came<'_> {
 impl TxToken for Leave<'_> {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(mut self, bytes: usize, make: F) -> R {
         let (mut make, mut made) = (Some(make), None);
-        let mut inside = None;
+        let (mut inside, mut whole) = (Inside::Other, bytes);
         let sent = match self.client.welcome().vlan {
             None => self.client.send_with(bytes, |room| {
                 // A buffer has what was sent before.
                 room.fill(0);
                 made = make.take().map(|make| make(room));
-                inside = datagram(room);
+                inside = Inside::of(room);
             }),
             Some(vlan) => {
                 self.spare.clear();
                 self.spare.resize(bytes, 0);
                 made = make.take().map(|make| make(self.spare));
-                inside = datagram(self.spare);
+                inside = Inside::of(self.spare);
                 let [v0, v1] = vlan.to_be_bytes();
                 let tag = [TAG[0], TAG[1], v0, v1];
                 self.spare.splice(ADDRESSES_BYTES..ADDRESSES_BYTES, tag);
+                whole = self.spare.len();
                 self.client.send(self.spare)
             }
         };
-        self.note(sent, inside);
+        self.note(sent, inside, whole);
         match (made, make) {
             (Some(made), _) => made,
             // The stack must make its frame, whatever becomes of it.
@@ -297,21 +302,27 @@ impl TxToken for Leave<'_> {
 }
 
 impl Leave<'_> {
-    fn note(&mut self, sent: Result<(), SendError>, inside: Option<Inside>) {
+    /// Notes what became of a frame of so many bytes.
+    fn note(&mut self, sent: Result<(), SendError>, inside: Inside, whole: usize) {
         match (sent, inside) {
-            (Ok(()), Some(inside)) => {
-                self.counts.datagrams_sent += 1;
-                self.counts.datagrams_sent_bytes += inside.bytes as u64;
-                if let Some(ports) = self.sent_from {
-                    ports.push(inside.from_port);
+            (Ok(()), Inside::Datagram { from_port, bytes }) => {
+                self.tally.headers_bytes += (whole - bytes) as u64;
+                if let Some(noted) = self.noted {
+                    noted.from_ports.push(from_port);
                 }
             }
-            (Ok(()), None) => {}
+            (Ok(()), Inside::Question(target)) => {
+                self.tally.others.add(whole);
+                if let Some(noted) = self.noted {
+                    noted.asked.push(target);
+                }
+            }
+            (Ok(()), Inside::Other) => self.tally.others.add(whole),
             (Err(SendError::Client(error)), _) => {
                 self.failed.get_or_insert(error);
             }
             (Err(SendError::Full { .. } | SendError::Length { .. }), _) => {
-                self.counts.answers_lost += 1;
+                self.tally.answers_lost += 1;
             }
         }
     }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use forebay_client::ip::{
     Datagrams, Ends, Fate, IpClient, IpError, IpTotals, Network, PATIENCE_NS, Stack, UdpLimits,
 };
+use forebay_testing::wait_for;
 use place::{FRAMES, Place, place};
 
 const PORT: u16 = 9500;
@@ -60,9 +61,15 @@ fn carry(a: &mut Station, b: &mut Station) {
     }
 }
 
-/// Both equations, and what two parties counted of what was sent.
+/// Both equations, and what was sent as the sockets and the ring below them counted it.
 #[track_caller]
 fn assert_closed(totals: &IpTotals) {
+    assert_closed_beside(totals, Datagrams::default());
+}
+
+/// The same where the test sent frames of its own past the stack.
+#[track_caller]
+fn assert_closed_beside(totals: &IpTotals, own: Datagrams) {
     let of = totals.udp;
     let sum = |terms: &[Datagrams]| {
         let mut sum = Datagrams::default();
@@ -77,7 +84,8 @@ fn assert_closed(totals: &IpTotals) {
         totals.device.datagrams_sent,
         totals.device.datagrams_sent_bytes,
     );
-    assert_eq!(of.sent, some(items, bytes));
+    let by_ring = some(items - own.items, bytes - own.bytes);
+    assert_eq!(of.sent, by_ring);
 }
 
 #[test]
@@ -94,13 +102,10 @@ fn datagrams_go_there_and_back_with_their_senders_by_both_versions_and_in_a_vlan
                 let payload = vec![number; 100 + usize::from(number)];
                 a.ip.send_to(of_a, to(there, PORT), &payload).unwrap();
             }
-            // The stack asks for one neighbour in a second.
-            let until = Instant::now() + Duration::from_secs(60);
-            while a.ip.counts().udp.unsent.items > 0 {
-                assert!(Instant::now() < until, "{:?}", a.ip.counts());
+            wait_for(|| {
                 carry(&mut a, &mut b);
-                std::thread::sleep(Duration::from_millis(1));
-            }
+                a.ip.counts().udp.unsent.items == 0
+            });
             carry(&mut a, &mut b);
             for number in 0..3 * FRAMES as u8 {
                 let came = b.ip.take(of_b).unwrap().unwrap();
@@ -245,7 +250,7 @@ fn a_gateway_is_the_way_to_other_networks() {
 #[test]
 fn a_receiver_that_nobody_knows_is_given_up_after_3_s_and_holds_up_its_port_alone() {
     let (client, mut at) = place(1, None, &["10.0.0.1"]);
-    let mut stack = Stack::open(client, &Network::default(), 7, 0);
+    let mut stack = Stack::open(client, &Network::default(), 0);
     let (one, other) = (stack.bind(1).unwrap(), stack.bind(2).unwrap());
     assert_eq!(stack.bind(2), None);
     let ends = |address| Ends {
@@ -264,9 +269,9 @@ fn a_receiver_that_nobody_knows_is_given_up_after_3_s_and_holds_up_its_port_alon
         stack.client_mut().flush();
         told.clone()
     };
-    assert_eq!(turn(&mut stack, 1), [(other, 3, Fate::Sent)]);
+    assert_eq!(turn(&mut stack, 0), [(other, 3, Fate::Sent)]);
     let most = Duration::from_secs(60);
-    assert!(stack.patience(1, most) <= Duration::from_secs(1));
+    assert!(stack.patience(0, most) <= Duration::from_secs(1));
     assert_eq!(turn(&mut stack, PATIENCE_NS - 1).len(), 1);
     let last = stack.patience(PATIENCE_NS - 1, most);
     assert_eq!(last, Duration::from_nanos(1));
@@ -297,27 +302,117 @@ fn a_receiver_that_nobody_knows_is_given_up_after_3_s_and_holds_up_its_port_alon
 }
 
 #[test]
-fn without_a_buffer_nobody_is_given_up_as_nobody_was_asked() {
+fn without_a_buffer_the_time_of_a_datagram_stands_still() {
+    const MS: u64 = 1_000_000;
     let (client, mut at) = place(1, None, &["10.0.0.1"]);
-    let mut stack = Stack::open(client, &Network::default(), 7, 0);
+    let mut stack = Stack::open(client, &Network::default(), 0);
     let port = stack.bind(1).unwrap();
-    for _ in 0..FRAMES {
-        stack.client_mut().send(&[2; 60]).unwrap();
-    }
+    let mut fates = Vec::new();
+    let mut turn = |stack: &mut Stack, now_ns| {
+        stack.egress(now_ns, |_, _, fate| fates.push(fate));
+        fates.clone()
+    };
+    let fill = |stack: &mut Stack| {
+        while stack.client_mut().is_ready().unwrap() {
+            stack.client_mut().send(&[2; 60]).unwrap();
+        }
+        stack.client_mut().flush();
+    };
     let ends = Ends {
         remote: to("10.0.0.77", 9),
         local: None,
     };
     assert!(stack.put(port, ends, b"waits", 0));
-    let mut fates = Vec::new();
-    stack.egress(2 * PATIENCE_NS, |_, _, fate| fates.push(fate));
+    // Nobody can be asked, as long as that may be.
+    fill(&mut stack);
+    assert_eq!(turn(&mut stack, 2 * PATIENCE_NS), []);
     assert_eq!(stack.device().counts().no_room, 1);
-    stack.client_mut().flush();
     at.taken();
-    stack.egress(3 * PATIENCE_NS - 1, |_, _, fate| fates.push(fate));
-    assert_eq!(fates, []);
-    stack.egress(3 * PATIENCE_NS, |_, _, fate| fates.push(fate));
+    let begun_ns = 3 * PATIENCE_NS;
+    assert_eq!(turn(&mut stack, begun_ns), []);
+    // A second passes, and another one without a buffer, which is not the receiver's.
+    assert_eq!(turn(&mut stack, begun_ns + 1_000 * MS), []);
+    fill(&mut stack);
+    assert_eq!(turn(&mut stack, begun_ns + 1_000 * MS), []);
+    assert_eq!(turn(&mut stack, begun_ns + 2_000 * MS), []);
+    at.taken();
+    assert_eq!(turn(&mut stack, begun_ns + 2_000 * MS), []);
+    assert_eq!(turn(&mut stack, begun_ns + 3_999 * MS), []);
+    let fates = turn(&mut stack, begun_ns + 4_000 * MS);
     assert_eq!(fates, [Fate::Unresolved]);
+}
+
+/// The addresses that were asked for, by ARP and neighbour discovery.
+fn questions(frames: &[Vec<u8>]) -> Vec<IpAddr> {
+    let of = |frame: &Vec<u8>| match frame[12..14] {
+        [8, 6] => <[u8; 4]>::try_from(&frame[38..42]).ok().map(IpAddr::from),
+        [0x86, 0xdd] if frame[54] == 135 => {
+            <[u8; 16]>::try_from(&frame[62..78]).ok().map(IpAddr::from)
+        }
+        _ => None,
+    };
+    frames.iter().filter_map(of).collect()
+}
+
+#[test]
+fn each_receiver_is_asked_for_and_none_is_given_up_for_the_sake_of_another() {
+    const MS: u64 = 1_000_000;
+    let (client, mut at) = place(1, Some(7), &["10.0.0.1", "fd00::1"]);
+    let mut stack = Stack::open(client, &Network::default(), 0);
+    let hosts = ["10.0.0.77", "10.0.0.2", "fd00::2"];
+    let ports = [1, 2, 3].map(|number| stack.bind(number).unwrap());
+    for (port, host) in ports.into_iter().zip(hosts) {
+        let remote = to(host, 9);
+        let local = None;
+        assert!(stack.put(port, Ends { remote, local }, b"waits", 0));
+    }
+    let mut fates = Vec::new();
+    let mut turn = |stack: &mut Stack, now_ns| {
+        stack.egress(now_ns, |port, _, fate| fates.push((port, fate)));
+        stack.client_mut().flush();
+        fates.clone()
+    };
+    // Each is asked for at once, and again in a second.
+    for second in 0..3 {
+        assert_eq!(turn(&mut stack, second * 1_000 * MS), []);
+        let mut frames = at.taken();
+        frames.iter_mut().for_each(|frame| {
+            assert_eq!(frame[12..16], [0x81, 0, 0, 7]);
+            frame.drain(12..16);
+        });
+        let all = hosts.map(|host| host.parse::<IpAddr>().unwrap());
+        assert_eq!(questions(&frames), all, "second {second}");
+        assert_eq!(turn(&mut stack, second * 1_000 * MS + 999 * MS), []);
+        assert!(at.taken().is_empty());
+        let most = Duration::from_secs(9);
+        let sleep = stack.patience(second * 1_000 * MS + 999 * MS, most);
+        assert!(sleep <= Duration::from_millis(1), "{sleep:?}");
+    }
+    // The second one answers late.
+    let mut answer = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x81, 0, 0, 7, 8, 6];
+    answer.extend([0, 1, 8, 0, 6, 4, 0, 2, 2, 0, 0, 0, 0, 2, 10, 0, 0, 2]);
+    answer.extend([2, 0, 0, 0, 0, 1, 10, 0, 0, 1]);
+    at.give(&answer);
+    assert_eq!(stack.receive(2_999 * MS, 1, |_, _, _| {}), 1);
+    assert_eq!(turn(&mut stack, 2_999 * MS), [(ports[1], Fate::Sent)]);
+    let fates = turn(&mut stack, 3_000 * MS);
+    let lost = [ports[0], ports[2]].map(|port| (port, Fate::Unresolved));
+    assert_eq!(fates[1..], lost);
+}
+
+#[test]
+fn a_dead_receiver_of_one_socket_keeps_no_datagram_of_another_back() {
+    let (mut a, mut b) = (Station::new(1, None), Station::new(2, None));
+    let dead = a.ip.udp(1, UdpLimits::default()).unwrap();
+    let live = a.ip.udp(2, UdpLimits::default()).unwrap();
+    let of_b = b.ip.udp(PORT, UdpLimits::default()).unwrap();
+    a.ip.send_to(dead, to("10.0.0.77", PORT), b"lost").unwrap();
+    a.ip.send_to(live, to("10.0.0.2", PORT), b"comes").unwrap();
+    carry(&mut a, &mut b);
+    assert_eq!(b.ip.take(of_b).unwrap().unwrap().payload, b"comes");
+    let counts = a.ip.udp_counts(live).unwrap();
+    assert_eq!((counts.sent, counts.unresolved), (some(1, 5), some(0, 0)));
+    assert_closed(&a.ip.counts());
 }
 
 #[test]
@@ -344,5 +439,6 @@ fn a_wait_tells_what_has_come_and_room_once() {
     assert!(a.ip.wait(Instant::now() + Duration::from_secs(60)).unwrap());
     assert!(!a.ip.wait(soon()).unwrap(), "it was told");
     a.ip.send_to(udp, to("10.0.0.255", 9), b"second").unwrap();
-    assert_closed(&a.ip.counts());
+    let own = some(u64::from(FRAMES), 60 * u64::from(FRAMES));
+    assert_closed_beside(&a.ip.counts(), own);
 }

@@ -41,16 +41,13 @@ fn tcp_socket() -> tcp::Socket<'static> {
 impl Stack {
     /// Listens at a port, 1 to 65,535, of all addresses of the client; over TCP for the echo alone.
     pub(crate) fn open(client: Client, port: u16, prefixes: [u8; 2], kind: Kind) -> Self {
-        let now_ns = monotonic_ns();
-        // The first numbers of connections must differ from those of the run before.
-        let seed = now_ns ^ (u64::from(std::process::id()) << 32);
         let [prefix_v4, prefix_v6] = prefixes;
         let network = Network {
             prefix_v4: prefix_v4.min(32),
             prefix_v6: prefix_v6.min(128),
             ..Network::default()
         };
-        let mut stack = IpStack::open(client, &network, seed, now_ns);
+        let mut stack = IpStack::open(client, &network, monotonic_ns());
         let connections = if kind == Kind::Echo { CONNECTIONS } else { 0 };
         let tcp = (0..connections).map(|_| stack.add_tcp(tcp_socket()));
         Self {

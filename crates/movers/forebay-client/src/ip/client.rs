@@ -123,10 +123,8 @@ impl IpClient {
     /// As [`Self::check`]: the client is gone then.
     pub fn open(client: Client, network: &Network) -> Result<Self, IpError> {
         Self::check(&client, network)?;
-        let now_ns = monotonic_ns();
-        let seed = now_ns ^ (u64::from(std::process::id()) << 32);
         Ok(Self {
-            stack: Stack::open(client, network, seed, now_ns),
+            stack: Stack::open(client, network, monotonic_ns()),
             udp: BTreeMap::new(),
             next: 1,
             closed: UdpCounts::default(),

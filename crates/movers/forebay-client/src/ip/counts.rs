@@ -81,6 +81,6 @@ pub struct IpTotals {
     pub udp: UdpCounts,
     /// Datagrams that came and that no socket took: none has their port, or the stack refuses them, for their check sum, say.
     pub unclaimed: u64,
-    /// What the device has counted: the second party of what was sent.
+    /// What the device has counted, and the client below it: the second party of what was sent.
     pub device: IpCounts,
 }

@@ -3,21 +3,30 @@
 //!
 //! A socket of UDP is emptied after each frame, so that none finds it full, and has room for one datagram to be sent: so it is known of each datagram whether it went.
 //! One whose receiver nobody knows holds up those of its port behind it, for [`PATIENCE_NS`] at most.
+//!
+//! smoltcp asks for one neighbour in a second, for that of its first socket that has something to send. The stack asks for the others itself, each once in a second,
+//! and the time of a datagram begins with a question for its own neighbour.
 
+use std::collections::hash_map::RandomState;
 use std::fmt;
+use std::hash::{BuildHasher, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use smoltcp::iface::{Interface, PollIngressSingleResult, PollResult, SocketHandle, SocketSet};
-use smoltcp::phy::Device;
+use smoltcp::phy::{Device, TxToken};
 use smoltcp::socket::{tcp, udp};
 use smoltcp::time::Instant;
+use smoltcp::wire::IpCidr;
 
-use super::IpDevice;
+use super::frame;
+use super::{IpDevice, Noted};
 use crate::{Client, ClientError};
 
-/// Longest that a receiver's Ethernet address is asked for, ns. The stack asks once a second.
+/// Longest that a receiver's Ethernet address is asked for, ns.
 pub const PATIENCE_NS: u64 = 3_000_000_000;
+/// Shortest between two questions for the same neighbour, ns, as smoltcp has it.
+const ASK_NS: u64 = 1_000_000_000;
 /// Datagrams that one frame can leave in a socket, with room to see that it is one.
 const RECEIVE_SLOTS: usize = 4;
 
@@ -65,8 +74,38 @@ pub struct Waiting {
     pub to: IpAddr,
     /// Bytes of its payload.
     pub bytes: usize,
-    /// When its receiver was first looked for, ns; with no buffer for a frame it is not looked for.
-    since_ns: u64,
+    /// When it was put into its port, ns.
+    put_ns: u64,
+    /// The neighbour that it goes to, if one is to be asked for; it is looked for when the datagram does not go at once.
+    hop: Option<IpAddr>,
+    /// Whether somebody was asked since it was put, or nobody is to be asked.
+    is_asked: bool,
+    clock: Clock,
+}
+
+/// The time that an answer is waited for. It stands still while nobody can be asked, as there is no buffer for a frame.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    left_ns: u64,
+    /// Since when it runs; none: it stands still.
+    runs_since_ns: Option<u64>,
+}
+
+impl Clock {
+    const NEW: Self = Self {
+        left_ns: PATIENCE_NS,
+        runs_since_ns: None,
+    };
+
+    /// Counts the time until now, and runs on or stands still; whether none is left.
+    const fn tick(&mut self, now_ns: u64, runs: bool) -> bool {
+        if let Some(since_ns) = self.runs_since_ns {
+            let passed_ns = now_ns.saturating_sub(since_ns);
+            self.left_ns = self.left_ns.saturating_sub(passed_ns);
+        }
+        self.runs_since_ns = if runs { Some(now_ns) } else { None };
+        self.left_ns == 0
+    }
 }
 
 /// What became of a datagram.
@@ -93,6 +132,8 @@ pub struct Stack {
     interface: Interface,
     sockets: SocketSet<'static>,
     ports: Vec<Option<Port>>,
+    /// Neighbours that were asked for within [`ASK_NS`], and when, ns.
+    asked: Vec<(IpAddr, u64)>,
     unclaimed: u64,
 }
 
@@ -108,15 +149,19 @@ fn instant(now_ns: u64) -> Instant {
     Instant::from_micros((now_ns / 1000) as i64)
 }
 
+/// Chooses the first numbers of connections, which must differ from those of a run before, and be no one's guess (RFC 6528): made of random keys of the system.
+fn seed() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
 impl Stack {
-    /// Over this client. The time is that of all turns, ns, and never goes back; `seed` chooses the first numbers of connections, which must differ from those
-    /// of a run before.
+    /// Over this client. The time is that of all turns, ns, and never goes back.
     #[must_use]
-    pub fn open(client: Client, network: &Network, seed: u64, now_ns: u64) -> Self {
+    pub fn open(client: Client, network: &Network, now_ns: u64) -> Self {
         let mut device = IpDevice::new(client);
-        device.sent_from = Some(Vec::new());
+        device.noted = Some(Noted::default());
         let prefixes = [network.prefix_v4, network.prefix_v6];
-        let mut interface = device.interface(prefixes, seed, instant(now_ns));
+        let mut interface = device.interface(prefixes, seed(), instant(now_ns));
         let routes = interface.routes_mut();
         // There is room for one of each version.
         if let Some(gateway) = network.gateway_v4 {
@@ -130,6 +175,7 @@ impl Stack {
             interface,
             sockets: SocketSet::new(Vec::new()),
             ports: Vec::new(),
+            asked: Vec::new(),
             unclaimed: 0,
         }
     }
@@ -173,7 +219,7 @@ impl Stack {
     pub fn has_way(&self, to: IpAddr) -> bool {
         let (all, to_ip) = (self.interface.ip_addrs(), to.into());
         let is_near = all.iter().any(|own| own.contains_addr(&to_ip));
-        let of_version = |own: &smoltcp::wire::IpCidr| match own.address() {
+        let of_version = |own: &IpCidr| match own.address() {
             smoltcp::wire::IpAddress::Ipv4(_) => to.is_ipv4(),
             smoltcp::wire::IpAddress::Ipv6(_) => to.is_ipv6(),
         };
@@ -277,7 +323,7 @@ impl Stack {
                     taken += 1;
                 }
             }
-            self.unclaimed += u64::from(taken == 0 && self.device.brought_datagram);
+            self.unclaimed += u64::from(taken == 0 && self.device.brought.is_datagram());
         }
         frames_max
     }
@@ -310,46 +356,79 @@ impl Stack {
         port.waiting = Some(Waiting {
             to: ends.remote.ip(),
             bytes: payload.len(),
-            since_ns: now_ns,
+            put_ns: now_ns,
+            hop: None,
+            is_asked: false,
+            clock: Clock::NEW,
         });
         true
     }
 
     /// Sends what sockets have, one packet of each at most, and tells what became of datagrams; whether a socket sent something.
     pub fn egress(&mut self, now_ns: u64, mut tell: impl FnMut(PortId, Waiting, Fate)) -> bool {
-        if let Some(ports) = &mut self.device.sent_from {
-            ports.clear();
+        if let Some(noted) = &mut self.device.noted {
+            noted.from_ports.clear();
         }
         let now = instant(now_ns);
         let polled = self
             .interface
             .poll_egress(now, &mut self.device, &mut self.sockets);
+        let is_old = |at: u64| now_ns.saturating_sub(at) >= ASK_NS;
+        self.asked.retain(|(_, at)| !is_old(*at));
+        self.note_asked(now_ns);
         for at in 0..self.ports.len() {
-            if let Some((waiting, fate)) = self.fate(at, now_ns) {
+            if let Some((waiting, fate)) = self.gone(at).or_else(|| self.given_up(at, now_ns)) {
                 tell(PortId(at), waiting, fate);
             }
         }
         polled != PollResult::None
     }
 
-    /// What became of the datagram of a port, if that is known.
-    fn fate(&mut self, at: usize, now_ns: u64) -> Option<(Waiting, Fate)> {
+    /// Keeps for which neighbours was asked by frames that were handed over.
+    fn note_asked(&mut self, now_ns: u64) {
+        let Some(noted) = &mut self.device.noted else {
+            return;
+        };
+        for target in noted.asked.drain(..) {
+            self.asked.retain(|(one, _)| *one != target);
+            self.asked.push((target, now_ns));
+        }
+    }
+
+    /// What became of the datagram of a port, if smoltcp has it no more.
+    fn gone(&mut self, at: usize) -> Option<(Waiting, Fate)> {
         let port = self.ports.get_mut(at)?.as_mut()?;
         let waiting = port.waiting?;
-        let socket = self.sockets.get::<udp::Socket<'_>>(port.socket);
-        if socket.can_send() {
-            port.waiting = None;
-            let sent_from = self.device.sent_from.as_deref().unwrap_or_default();
-            let has_gone = sent_from.contains(&port.number);
-            let fate = if has_gone { Fate::Sent } else { Fate::NoWay };
-            return Some((waiting, fate));
-        }
-        // Without a buffer for a frame nobody was asked.
-        if !self.device.client.is_ready().unwrap_or(false) {
-            port.waiting.as_mut()?.since_ns = now_ns;
+        if !self.sockets.get::<udp::Socket<'_>>(port.socket).can_send() {
             return None;
         }
-        if now_ns - waiting.since_ns < PATIENCE_NS {
+        port.waiting = None;
+        let noted = self.device.noted.as_ref()?;
+        let has_gone = noted.from_ports.contains(&port.number);
+        let fate = if has_gone { Fate::Sent } else { Fate::NoWay };
+        Some((waiting, fate))
+    }
+
+    /// Asks for the neighbour of a datagram that did not go, and gives it up when its time is over.
+    fn given_up(&mut self, at: usize, now_ns: u64) -> Option<(Waiting, Fate)> {
+        let mut waiting = self.ports.get(at)?.as_ref()?.waiting?;
+        // Without a buffer for a frame nobody can be asked.
+        let is_ready = self.device.client.is_ready().unwrap_or(false);
+        if is_ready && !waiting.is_asked {
+            waiting.hop = self.hop(waiting.to);
+        }
+        if let Some(hop) = waiting.hop.filter(|_| is_ready) {
+            self.ask(hop, now_ns);
+        }
+        let asked = waiting.hop.is_none_or(|hop| {
+            let mut all = self.asked.iter();
+            all.any(|(one, at_ns)| *one == hop && *at_ns >= waiting.put_ns)
+        });
+        waiting.is_asked |= is_ready && asked;
+        let is_over = waiting.clock.tick(now_ns, is_ready && waiting.is_asked);
+        let port = self.ports.get_mut(at)?.as_mut()?;
+        if !is_over {
+            port.waiting = Some(waiting);
             return None;
         }
         port.waiting = None;
@@ -361,6 +440,49 @@ impl Stack {
         Some((waiting, Fate::Unresolved))
     }
 
+    /// The neighbour that a packet to this address goes to; none: it goes to all, or there is no way.
+    fn hop(&self, to: IpAddr) -> Option<IpAddr> {
+        let own = self.interface.ip_addrs();
+        let goes_to_all = |own: &IpCidr| match (own, to) {
+            (IpCidr::Ipv4(own), IpAddr::V4(to)) => own.broadcast() == Some(to),
+            _ => false,
+        };
+        if to.is_multicast() || own.iter().any(goes_to_all) {
+            return None;
+        }
+        if own.iter().any(|own| own.contains_addr(&to.into())) {
+            return Some(to);
+        }
+        let routes = self.interface.routes();
+        let way = match to {
+            IpAddr::V4(to) if to.is_broadcast() => None,
+            IpAddr::V4(_) => routes.get_default_ipv4_route(),
+            IpAddr::V6(_) => routes.get_default_ipv6_route(),
+        };
+        way.map(|way| way.via_router.into())
+    }
+
+    /// Asks for a neighbour, unless somebody did so within [`ASK_NS`].
+    fn ask(&mut self, target: IpAddr, now_ns: u64) {
+        if self.asked.iter().any(|(one, _)| *one == target) {
+            return;
+        }
+        let own = self.interface.ip_addrs();
+        let is_near = |own: &&IpCidr| own.contains_addr(&target.into());
+        let near = own.iter().find(is_near).map(IpCidr::address);
+        let of_version = |own: &IpAddr| own.is_ipv4() == target.is_ipv4();
+        let any = own.iter().map(|own| own.address().into()).find(of_version);
+        let from = near.map(Into::into).or(any);
+        let mac = self.device.client.welcome().mac;
+        let Some(frame) = from.and_then(|from| frame::question(mac, from, target)) else {
+            return;
+        };
+        if let Some(leave) = self.device.transmit(instant(now_ns)) {
+            leave.consume(frame.len(), |room| room.copy_from_slice(&frame));
+        }
+        self.note_asked(now_ns);
+    }
+
     /// How long the stack has nothing to do by itself, at most `most`.
     pub fn patience(&mut self, now_ns: u64, most: Duration) -> Duration {
         // Without a buffer it is the multiplexer's turn, which ends the sleep.
@@ -369,11 +491,22 @@ impl Stack {
         }
         let delay = self.interface.poll_delay(instant(now_ns), &self.sockets);
         let delay = delay.map_or(most, |delay| Duration::from_micros(delay.total_micros()));
-        let waiting = self.ports.iter().flatten();
-        let until = waiting.filter_map(|port| Some(port.waiting?.since_ns + PATIENCE_NS));
-        let until = until.min().map_or(most, |until| {
-            Duration::from_nanos(until.saturating_sub(now_ns))
+        let waiting = self.ports.iter().flatten().filter_map(|port| port.waiting);
+        let due_ns = waiting.map(|waiting| self.due_ns(&waiting, now_ns)).min();
+        let until = due_ns.map_or(most, |due_ns| {
+            Duration::from_nanos(due_ns.saturating_sub(now_ns))
         });
         most.min(delay).min(until)
+    }
+
+    /// When a datagram that waits is to be looked at, ns: its neighbour is asked for again, or it is given up.
+    fn due_ns(&self, waiting: &Waiting, now_ns: u64) -> u64 {
+        let Some(since_ns) = waiting.clock.runs_since_ns else {
+            return now_ns;
+        };
+        let over_ns = since_ns + waiting.clock.left_ns;
+        let hop = |asked: &&(IpAddr, u64)| Some(asked.0) == waiting.hop;
+        let again_ns = self.asked.iter().find(hop).map(|(_, at)| at + ASK_NS);
+        again_ns.map_or(over_ns, |again_ns| over_ns.min(again_ns))
     }
 }

@@ -1,0 +1,137 @@
+//! What is in a frame, and questions for neighbours.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use smoltcp::phy::ChecksumCapabilities;
+use smoltcp::wire::{
+    ArpOperation, ArpPacket, ArpRepr, EthernetAddress, EthernetFrame, EthernetProtocol,
+    Icmpv6Message, Icmpv6Packet, Icmpv6Repr, IpProtocol, Ipv4Packet, Ipv6Packet, Ipv6Repr,
+    NdiscRepr, UdpPacket,
+};
+
+use crate::protocol::HEADER_BYTES;
+
+/// Hop limit of a question, by which its receiver sees that no router passed it on (RFC 4861, 7.1.1).
+const HOPS: u8 = 255;
+
+/// What a frame has for the stack's accounts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Inside {
+    /// A datagram of UDP.
+    Datagram {
+        /// Port of its sender.
+        from_port: u16,
+        /// Bytes of its payload.
+        bytes: usize,
+    },
+    /// A question for the Ethernet address of this one, by ARP or neighbour discovery.
+    Question(IpAddr),
+    /// Something else, or nothing that can be read.
+    Other,
+}
+
+impl Inside {
+    /// Of a frame without a tag.
+    pub(super) fn of(frame: &[u8]) -> Self {
+        read(frame).unwrap_or(Self::Other)
+    }
+
+    pub(super) const fn is_datagram(self) -> bool {
+        matches!(self, Self::Datagram { .. })
+    }
+}
+
+fn read(frame: &[u8]) -> Option<Inside> {
+    let frame = EthernetFrame::new_checked(frame).ok()?;
+    match frame.ethertype() {
+        EthernetProtocol::Ipv4 => {
+            let packet = Ipv4Packet::new_checked(frame.payload()).ok()?;
+            carried(packet.next_header(), packet.payload())
+        }
+        EthernetProtocol::Ipv6 => {
+            let packet = Ipv6Packet::new_checked(frame.payload()).ok()?;
+            carried(packet.next_header(), packet.payload())
+        }
+        EthernetProtocol::Arp => {
+            let packet = ArpPacket::new_checked(frame.payload()).ok()?;
+            let target = <[u8; 4]>::try_from(packet.target_protocol_addr()).ok()?;
+            let is_question = packet.operation() == ArpOperation::Request;
+            is_question.then(|| Inside::Question(Ipv4Addr::from(target).into()))
+        }
+        _ => None,
+    }
+}
+
+fn carried(protocol: IpProtocol, payload: &[u8]) -> Option<Inside> {
+    match protocol {
+        IpProtocol::Udp => {
+            let packet = UdpPacket::new_checked(payload).ok()?;
+            Some(Inside::Datagram {
+                from_port: packet.src_port(),
+                bytes: packet.payload().len(),
+            })
+        }
+        IpProtocol::Icmpv6 => {
+            let packet = Icmpv6Packet::new_checked(payload).ok()?;
+            let is_question = packet.msg_type() == Icmpv6Message::NeighborSolicit;
+            is_question.then(|| Inside::Question(packet.target_addr().into()))
+        }
+        _ => None,
+    }
+}
+
+/// A question for the Ethernet address of a neighbour, by ARP (RFC 826) or neighbour discovery (RFC 4861), as a frame without a tag. None: asker and
+/// neighbour are of different versions of IP.
+pub(super) fn question(mac: [u8; 6], from: IpAddr, target: IpAddr) -> Option<Vec<u8>> {
+    match (from, target) {
+        (IpAddr::V4(from), IpAddr::V4(target)) => Some(by_arp(mac, from, target)),
+        (IpAddr::V6(from), IpAddr::V6(target)) => Some(by_discovery(mac, from, target)),
+        _ => None,
+    }
+}
+
+fn by_arp(mac: [u8; 6], from: Ipv4Addr, target: Ipv4Addr) -> Vec<u8> {
+    let asked = ArpRepr::EthernetIpv4 {
+        operation: ArpOperation::Request,
+        source_hardware_addr: EthernetAddress(mac),
+        source_protocol_addr: from,
+        target_hardware_addr: EthernetAddress::BROADCAST,
+        target_protocol_addr: target,
+    };
+    let mut bytes = vec![0; HEADER_BYTES + asked.buffer_len()];
+    let mut frame = EthernetFrame::new_unchecked(&mut bytes);
+    frame.set_src_addr(EthernetAddress(mac));
+    frame.set_dst_addr(EthernetAddress::BROADCAST);
+    frame.set_ethertype(EthernetProtocol::Arp);
+    asked.emit(&mut ArpPacket::new_unchecked(frame.payload_mut()));
+    bytes
+}
+
+fn by_discovery(mac: [u8; 6], from: Ipv6Addr, target: Ipv6Addr) -> Vec<u8> {
+    let asked = Icmpv6Repr::Ndisc(NdiscRepr::NeighborSolicit {
+        target_addr: target,
+        lladdr: Some(EthernetAddress(mac).into()),
+    });
+    // RFC 4291, 2.7.1: the group of all addresses that end like this.
+    let [.., a, b, c] = target.octets();
+    let low = u16::from_be_bytes([b, c]);
+    let to = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | u16::from(a), low);
+    let header = Ipv6Repr {
+        src_addr: from,
+        dst_addr: to,
+        next_header: IpProtocol::Icmpv6,
+        payload_len: asked.buffer_len(),
+        hop_limit: HOPS,
+    };
+    let mut bytes = vec![0; HEADER_BYTES + header.buffer_len() + asked.buffer_len()];
+    let mut frame = EthernetFrame::new_unchecked(&mut bytes);
+    frame.set_src_addr(EthernetAddress(mac));
+    // RFC 2464, 7: the last four bytes of the group.
+    frame.set_dst_addr(EthernetAddress([0x33, 0x33, 0xff, a, b, c]));
+    frame.set_ethertype(EthernetProtocol::Ipv6);
+    let mut packet = Ipv6Packet::new_unchecked(frame.payload_mut());
+    header.emit(&mut packet);
+    let mut asking = Icmpv6Packet::new_unchecked(packet.payload_mut());
+    asked.emit(&from, &to, &mut asking, &ChecksumCapabilities::default());
+    bytes
+}
