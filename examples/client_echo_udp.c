@@ -66,8 +66,7 @@ int main(int argc, char **argv)
     /* What still waits for its receiver's address goes, or is given up. */
     while (code >= 0 && (code = forebay_client_ip_get_counts(client, &counts)) >= 0 && counts.unsent.items > 0)
         code = forebay_client_ip_wait(client, SECOND_NS / 100);
-    if (code >= 0)
-        code = forebay_client_flush(client);
+    forebay_client_ip_close(client);
     if (forebay_client_ip_get_counts(client, &counts) >= 0 && forebay_client_get_counts(client, &frames) >= 0) {
         printf("datagrams: received %" PRIu64 " (%" PRIu64 " bytes), sent %" PRIu64 " (%" PRIu64 " bytes)\n", counts.received.items,
                counts.received.bytes, counts.sent.items, counts.sent.bytes);

@@ -241,8 +241,8 @@ typedef struct forebay_client_ip_counts {
     forebay_client_datagrams unsent;
     /** Those that waited to be sent when the program closed their socket. */
     forebay_client_datagrams closed_unsent;
-    /** Frames with a datagram that the multiplexer was handed: the second party of what was
-        sent. */
+    /** Frames that the multiplexer was handed, as the client counted them, less those without a
+        datagram: the second party of what was sent. */
     forebay_client_datagrams frames_sent;
     /** Datagrams that came and that no socket took: none has their port, or the stack refuses
         them, for their check sum, say. */
@@ -295,8 +295,9 @@ int32_t forebay_client_release(forebay_client *client, uint32_t number);
 int32_t forebay_client_reserve(forebay_client *client, forebay_client_buffer *buffer);
 
 /** Hands the first bytes of a buffer over as a frame, with the next forebay_client_flush() or
-    forebay_client_wait(). After FOREBAY_CLIENT_LENGTH the buffer is still the program's, and
-    after no other code. */
+    forebay_client_wait(). After FOREBAY_CLIENT_LENGTH and FOREBAY_CLIENT_STACK (the buffer was
+    reserved before there was a stack: put it back) the buffer is still the program's, and after
+    no other code. */
 int32_t forebay_client_send(forebay_client *client, uint32_t number, uint32_t bytes);
 
 /** Puts a buffer back that is not to be sent. */
@@ -343,6 +344,11 @@ int32_t forebay_client_udp_port(forebay_client *client, uint32_t socket);
 
 /** Closes a socket of UDP. What waited in it is counted as closed_unread and closed_unsent. */
 int32_t forebay_client_udp_close(forebay_client *client, uint32_t socket);
+
+/** Closes all sockets, and flushes: what waited in them is counted as closed_unread and
+    closed_unsent. Called before forebay_client_disconnect(), it leaves nothing in the counts
+    that has no end. */
+int32_t forebay_client_ip_close(forebay_client *client);
 
 /** Sends a copy of a datagram, with the next forebay_client_flush() or call that waits. It waits
     in the socket while its receiver's Ethernet address is asked for, up to 3 s, or while all

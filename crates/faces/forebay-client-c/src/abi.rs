@@ -197,8 +197,8 @@ pub unsafe extern "C" fn forebay_client_reserve(
     })
 }
 
-/// Hands the first `bytes` of a buffer over as a frame, with the next forebay_client_flush() or forebay_client_wait(). After FOREBAY_CLIENT_LENGTH the buffer
-/// is still the program's, and after no other code.
+/// Hands the first `bytes` of a buffer over as a frame, with the next forebay_client_flush() or forebay_client_wait(). After FOREBAY_CLIENT_LENGTH and
+/// FOREBAY_CLIENT_STACK (the buffer was reserved before there was a stack: put it back) the buffer is still the program's, and after no other code.
 ///
 /// # Safety
 /// `client` is NULL or connected.
@@ -209,8 +209,10 @@ pub unsafe extern "C" fn forebay_client_send(
     bytes: u32,
 ) -> i32 {
     let hand_over = |parts: &mut Parts| {
+        // The stack's account has its own frames alone.
+        parts.frames()?;
         let reserved = parts.take_reserved(number)?;
-        match parts.client()?.send_reserved(reserved, bytes as usize) {
+        match parts.frames()?.send_reserved(reserved, bytes as usize) {
             Ok(()) => Ok(FOREBAY_CLIENT_OK),
             Err((error, back)) => {
                 parts.reserved[number as usize] = back;

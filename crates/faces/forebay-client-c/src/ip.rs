@@ -85,6 +85,21 @@ pub unsafe extern "C" fn forebay_client_udp_close(client: *mut ForebayClient, so
     guarded(|| unsafe { ForebayClient::enter(client, close) })
 }
 
+/// Closes all sockets, and flushes: what waited in them is counted as closed_unread and closed_unsent. Called before forebay_client_disconnect(), it leaves
+/// nothing in the counts that has no end.
+///
+/// # Safety
+/// `client` is NULL or connected.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_client_ip_close(client: *mut ForebayClient) -> i32 {
+    let close = |parts: &mut Parts| {
+        parts.ip()?.close_all();
+        Ok(FOREBAY_CLIENT_OK)
+    };
+    // SAFETY: a client that is connected, or null.
+    guarded(|| unsafe { ForebayClient::enter(client, close) })
+}
+
 /// Sends a copy of a datagram, with the next forebay_client_flush() or call that waits. It waits in the socket while its receiver's Ethernet address is asked
 /// for, up to 3 s, or while all buffers are on their way; FOREBAY_CLIENT_FULL: as many wait there as it keeps.
 ///

@@ -78,6 +78,7 @@ static void without_a_client(const char *socket, const char *name)
     IS(FOREBAY_CLIENT_ARGUMENT, forebay_client_udp_close(NULL, 1));
     IS(FOREBAY_CLIENT_ARGUMENT, forebay_client_udp_send(NULL, 1, &peer, data, 1));
     IS(FOREBAY_CLIENT_ARGUMENT, forebay_client_udp_receive(NULL, 1, data, sizeof data, &bytes, &peer, 0));
+    IS(FOREBAY_CLIENT_ARGUMENT, forebay_client_ip_close(NULL));
     IS(FOREBAY_CLIENT_ARGUMENT, forebay_client_ip_wait(NULL, 0));
     IS(FOREBAY_CLIENT_ARGUMENT, forebay_client_ip_arm(NULL, &sleep_ns));
     IS(FOREBAY_CLIENT_ARGUMENT, forebay_client_ip_get_counts(NULL, &ip_counts));
@@ -93,6 +94,7 @@ static void without_a_stack(void)
     peer.address.version = 4;
     IS(FOREBAY_CLIENT_STACK, forebay_client_udp_send(client, 1, &peer, data, 1));
     IS(FOREBAY_CLIENT_STACK, forebay_client_udp_receive(client, 1, data, sizeof data, &bytes, &peer, 0));
+    IS(FOREBAY_CLIENT_STACK, forebay_client_ip_close(client));
     IS(FOREBAY_CLIENT_STACK, forebay_client_ip_wait(client, 0));
     IS(FOREBAY_CLIENT_STACK, forebay_client_ip_arm(client, &sleep_ns));
     IS(FOREBAY_CLIENT_STACK, forebay_client_ip_get_counts(client, &ip_counts));
@@ -127,6 +129,8 @@ static void stack(void)
     IS(FOREBAY_CLIENT_STACK, forebay_client_send_copy(client, data, 60));
     IS(FOREBAY_CLIENT_STACK, forebay_client_wait(client, 0));
     IS(FOREBAY_CLIENT_STACK, forebay_client_arm(client));
+    IS(FOREBAY_CLIENT_STACK, forebay_client_send(client, buffer.number, 60));
+    said("the client has an IP stack, which has its frames");
     /* What the program has stays its own. */
     IS(FOREBAY_CLIENT_OK, forebay_client_release(client, frame.number));
     IS(FOREBAY_CLIENT_OK, forebay_client_put_back(client, buffer.number));
@@ -160,6 +164,14 @@ static void stack(void)
         exit(1);
     IS(FOREBAY_CLIENT_OK, forebay_client_udp_close(client, number));
     IS(FOREBAY_CLIENT_NO_SOCKET, forebay_client_udp_close(client, number));
+    /* What waits when all is closed has its name. */
+    IS(FOREBAY_CLIENT_OK, forebay_client_udp_open(client, 9500, &number));
+    IS(FOREBAY_CLIENT_OK, sent_to(4, near_by, 1, 7));
+    IS(FOREBAY_CLIENT_OK, forebay_client_ip_close(client));
+    IS(FOREBAY_CLIENT_OK, forebay_client_ip_get_counts(client, &ip_counts));
+    if (ip_counts.asked.bytes != 7 || ip_counts.closed_unsent.bytes != 7 || ip_counts.unsent.items != 0)
+        exit(1);
+    IS(FOREBAY_CLIENT_NO_SOCKET, forebay_client_udp_port(client, number));
 }
 
 static void frames(void)

@@ -14,6 +14,7 @@ mod counts;
 mod error;
 mod frame;
 mod stack;
+mod udp;
 
 use std::net::IpAddr;
 
@@ -22,11 +23,12 @@ use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::time::Instant;
 use smoltcp::wire::{EthernetAddress, HardwareAddress, IpCidr};
 
-pub use client::{Datagram, IpClient, SocketId, UdpLimits};
+pub use client::{IpClient, SocketId};
 pub use counts::{Datagrams, IpTotals, UdpCounts};
 pub use error::IpError;
 pub use smoltcp;
 pub use stack::{Ends, Fate, Network, PATIENCE_NS, PortId, Stack, Waiting};
+pub use udp::{Datagram, UdpLimits};
 
 use crate::protocol::HEADER_BYTES;
 use crate::{Client, ClientError, Counts, SendError};

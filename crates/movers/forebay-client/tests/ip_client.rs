@@ -176,6 +176,28 @@ fn each_datagram_that_is_lost_has_its_name() {
 }
 
 #[test]
+fn what_waits_when_the_client_closes_has_its_name() {
+    let (mut a, mut b) = (Station::new(1, None), Station::new(2, None));
+    let of_b = b.ip.udp(PORT, UdpLimits::default()).unwrap();
+    let ports = [1, 2].map(|port| a.ip.udp(port, UdpLimits::default()).unwrap());
+    b.ip.send_to(of_b, to("10.0.0.1", 1), b"unread").unwrap();
+    carry(&mut a, &mut b);
+    for (port, bytes) in ports.into_iter().zip([7, 8]) {
+        let payload = vec![0; bytes];
+        a.ip.send_to(port, to("10.0.0.77", 9), &payload).unwrap();
+        a.ip.send_to(port, to("10.0.0.77", 9), &payload).unwrap();
+    }
+    assert_eq!(a.ip.counts().udp.unsent, some(4, 30));
+    let last = a.ip.close_all();
+    assert_eq!(last.udp.closed_unsent, some(4, 30));
+    assert_eq!(last.udp.closed_unread, some(1, 6));
+    assert_eq!((last.udp.unsent, last.udp.unread), (some(0, 0), some(0, 0)));
+    assert_closed(&last);
+    assert_eq!(a.ip.counts(), last);
+    assert!(a.ip.port(ports[0]).is_err());
+}
+
+#[test]
 fn what_cannot_be_sent_is_told_and_not_counted() {
     let mut a = Station::new(1, None);
     let udp = a.ip.udp(PORT, UdpLimits::default()).unwrap();

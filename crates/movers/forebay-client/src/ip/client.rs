@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use forebay_sys::clock::monotonic_ns;
 
 use super::counts::Datagrams;
-use super::{Ends, Fate, IpError, IpTotals, Network, PortId, Stack, UdpCounts};
+use super::udp::{Datagram, Udp, UdpLimits};
+use super::{Ends, Fate, IpError, IpTotals, Network, Stack, UdpCounts};
 use crate::{Client, ClientError};
 
 /// Most sockets of a client.
@@ -29,55 +30,6 @@ fn is_unicast(address: IpAddr) -> bool {
 /// A socket, by a number that no other one of the client has had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SocketId(pub u32);
-
-/// How many datagrams a socket of UDP keeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UdpLimits {
-    /// Most that wait for the program, 1 to 65,536: what comes then is dropped, and counted.
-    pub unread_max: usize,
-    /// Most that wait to be sent, 1 to 65,536.
-    pub unsent_max: usize,
-}
-
-impl Default for UdpLimits {
-    fn default() -> Self {
-        Self {
-            unread_max: 1_024,
-            unsent_max: 256,
-        }
-    }
-}
-
-/// A datagram that came.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Datagram {
-    /// Its sender.
-    pub from: SocketAddr,
-    /// To which address of the client.
-    pub to: Option<IpAddr>,
-    /// Its payload.
-    pub payload: Vec<u8>,
-}
-
-#[derive(Debug)]
-struct Udp {
-    port: PortId,
-    number: u16,
-    limits: UdpLimits,
-    unread: VecDeque<Datagram>,
-    unsent: VecDeque<(SocketAddr, Vec<u8>)>,
-    counts: UdpCounts,
-    /// Whether a datagram was refused since there was room last.
-    is_awaited: bool,
-}
-
-impl Udp {
-    /// Whether it keeps one datagram more to be sent.
-    fn has_room(&self, stack: &Stack) -> bool {
-        let waiting = usize::from(!stack.is_free(self.port));
-        self.unsent.len() + waiting < self.limits.unsent_max
-    }
-}
 
 /// A client under a stack, with sockets of its own.
 ///
@@ -243,6 +195,16 @@ impl IpClient {
         Ok(counts)
     }
 
+    /// Closes all sockets, before the client ends: what waited is `closed_unread` and `closed_unsent` in what it gives, which is the client's whole account.
+    pub fn close_all(&mut self) -> IpTotals {
+        for id in self.udp.keys().copied().collect::<Vec<_>>() {
+            // It is there.
+            let _ = self.close(id);
+        }
+        self.client_mut().flush();
+        self.counts()
+    }
+
     /// Hands a datagram over, which goes at once if it can, and is shown to the multiplexer with the next flush or wait.
     ///
     /// # Errors
@@ -381,7 +343,7 @@ impl IpClient {
                     Fate::NoWay => socket.counts.no_way.add(waiting.bytes),
                     Fate::Unresolved => {
                         socket.counts.unresolved.add(waiting.bytes);
-                        forget(socket, waiting.to);
+                        socket.forget(waiting.to);
                     }
                 }
             });
@@ -474,16 +436,4 @@ fn no_udp(id: SocketId) -> IpError {
         number: id.0,
         kind: "socket of UDP",
     }
-}
-
-/// Gives up all that waits for the same receiver.
-fn forget(socket: &mut Udp, to: IpAddr) {
-    let counts = &mut socket.counts;
-    socket.unsent.retain(|(remote, payload)| {
-        let is_lost = remote.ip() == to;
-        if is_lost {
-            counts.unresolved.add(payload.len());
-        }
-        !is_lost
-    });
 }

@@ -7,6 +7,8 @@
 //! smoltcp asks for one neighbour in a second, for that of its first socket that has something to send. The stack asks for the others itself, each once in a second,
 //! and the time of a datagram begins with a question for its own neighbour.
 
+mod neighbours;
+
 use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
@@ -14,19 +16,17 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use smoltcp::iface::{Interface, PollIngressSingleResult, PollResult, SocketHandle, SocketSet};
-use smoltcp::phy::{Device, TxToken};
+use smoltcp::phy::Device;
 use smoltcp::socket::{tcp, udp};
 use smoltcp::time::Instant;
 use smoltcp::wire::IpCidr;
 
-use super::frame;
 use super::{IpDevice, Noted};
 use crate::{Client, ClientError};
+use neighbours::{ASK_NS, Clock};
 
 /// Longest that a receiver's Ethernet address is asked for, ns.
 pub const PATIENCE_NS: u64 = 3_000_000_000;
-/// Shortest between two questions for the same neighbour, ns, as smoltcp has it.
-const ASK_NS: u64 = 1_000_000_000;
 /// Datagrams that one frame can leave in a socket, with room to see that it is one.
 const RECEIVE_SLOTS: usize = 4;
 
@@ -81,31 +81,6 @@ pub struct Waiting {
     /// Whether somebody was asked since it was put, or nobody is to be asked.
     is_asked: bool,
     clock: Clock,
-}
-
-/// The time that an answer is waited for. It stands still while nobody can be asked, as there is no buffer for a frame.
-#[derive(Clone, Copy, Debug)]
-struct Clock {
-    left_ns: u64,
-    /// Since when it runs; none: it stands still.
-    runs_since_ns: Option<u64>,
-}
-
-impl Clock {
-    const NEW: Self = Self {
-        left_ns: PATIENCE_NS,
-        runs_since_ns: None,
-    };
-
-    /// Counts the time until now, and runs on or stands still; whether none is left.
-    const fn tick(&mut self, now_ns: u64, runs: bool) -> bool {
-        if let Some(since_ns) = self.runs_since_ns {
-            let passed_ns = now_ns.saturating_sub(since_ns);
-            self.left_ns = self.left_ns.saturating_sub(passed_ns);
-        }
-        self.runs_since_ns = if runs { Some(now_ns) } else { None };
-        self.left_ns == 0
-    }
 }
 
 /// What became of a datagram.
@@ -384,17 +359,6 @@ impl Stack {
         polled != PollResult::None
     }
 
-    /// Keeps for which neighbours was asked by frames that were handed over.
-    fn note_asked(&mut self, now_ns: u64) {
-        let Some(noted) = &mut self.device.noted else {
-            return;
-        };
-        for target in noted.asked.drain(..) {
-            self.asked.retain(|(one, _)| *one != target);
-            self.asked.push((target, now_ns));
-        }
-    }
-
     /// What became of the datagram of a port, if smoltcp has it no more.
     fn gone(&mut self, at: usize) -> Option<(Waiting, Fate)> {
         let port = self.ports.get_mut(at)?.as_mut()?;
@@ -438,49 +402,6 @@ impl Stack {
         let new = self.sockets.add(self.udp_socket(number));
         self.ports.get_mut(at)?.as_mut()?.socket = new;
         Some((waiting, Fate::Unresolved))
-    }
-
-    /// The neighbour that a packet to this address goes to; none: it goes to all, or there is no way.
-    fn hop(&self, to: IpAddr) -> Option<IpAddr> {
-        let own = self.interface.ip_addrs();
-        let goes_to_all = |own: &IpCidr| match (own, to) {
-            (IpCidr::Ipv4(own), IpAddr::V4(to)) => own.broadcast() == Some(to),
-            _ => false,
-        };
-        if to.is_multicast() || own.iter().any(goes_to_all) {
-            return None;
-        }
-        if own.iter().any(|own| own.contains_addr(&to.into())) {
-            return Some(to);
-        }
-        let routes = self.interface.routes();
-        let way = match to {
-            IpAddr::V4(to) if to.is_broadcast() => None,
-            IpAddr::V4(_) => routes.get_default_ipv4_route(),
-            IpAddr::V6(_) => routes.get_default_ipv6_route(),
-        };
-        way.map(|way| way.via_router.into())
-    }
-
-    /// Asks for a neighbour, unless somebody did so within [`ASK_NS`].
-    fn ask(&mut self, target: IpAddr, now_ns: u64) {
-        if self.asked.iter().any(|(one, _)| *one == target) {
-            return;
-        }
-        let own = self.interface.ip_addrs();
-        let is_near = |own: &&IpCidr| own.contains_addr(&target.into());
-        let near = own.iter().find(is_near).map(IpCidr::address);
-        let of_version = |own: &IpAddr| own.is_ipv4() == target.is_ipv4();
-        let any = own.iter().map(|own| own.address().into()).find(of_version);
-        let from = near.map(Into::into).or(any);
-        let mac = self.device.client.welcome().mac;
-        let Some(frame) = from.and_then(|from| frame::question(mac, from, target)) else {
-            return;
-        };
-        if let Some(leave) = self.device.transmit(instant(now_ns)) {
-            leave.consume(frame.len(), |room| room.copy_from_slice(&frame));
-        }
-        self.note_asked(now_ns);
     }
 
     /// How long the stack has nothing to do by itself, at most `most`.
