@@ -78,8 +78,18 @@ pub(crate) fn host_and_port(object: &Bound<'_, PyAny>) -> PyResult<SocketAddr> {
     let pair: (String, Bound<'_, PyAny>) = object
         .extract()
         .map_err(|_| failure::kind("address", object, rule))?;
-    let port = whole("port", &pair.1, 1, u16::MAX.into())?;
-    Ok(SocketAddr::new(ip(&pair.0)?, port as u16))
+    let port = port(&pair.1)?;
+    Ok(SocketAddr::new(ip(&pair.0)?, port))
+}
+
+/// A port, 0 among them.
+pub(crate) fn port(object: &Bound<'_, PyAny>) -> PyResult<u16> {
+    let rule = || failure::kind("port", object, "it must be a whole number");
+    match object.extract::<i128>() {
+        Ok(number) => u16::try_from(number).map_err(|_| failure::port(number)),
+        Err(error) if error.is_instance_of::<PyTypeError>(object.py()) => Err(rule()),
+        Err(_) => Err(failure::port(object)),
+    }
 }
 
 /// One address, or several.

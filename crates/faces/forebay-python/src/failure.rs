@@ -9,7 +9,7 @@ use forebay_run_net::NetError;
 use pyo3::PyErr;
 use pyo3::exceptions::{
     PyBlockingIOError, PyConnectionError, PyConnectionRefusedError, PyConnectionResetError,
-    PyOSError, PyRuntimeError, PyTimeoutError, PyTypeError, PyValueError,
+    PyOSError, PyOverflowError, PyRuntimeError, PyTimeoutError, PyTypeError, PyValueError,
 };
 
 /// What an end point says.
@@ -50,7 +50,10 @@ pub(crate) fn of_send(error: SendError) -> PyErr {
 }
 
 /// Numbers of Linux, by which Python finds what its own sockets raise.
+const EBADF: i32 = 9;
+const EINVAL: i32 = 22;
 const EMFILE: i32 = 24;
+const EMSGSIZE: i32 = 90;
 const EADDRINUSE: i32 = 98;
 const EADDRNOTAVAIL: i32 = 99;
 const ENETUNREACH: i32 = 101;
@@ -66,12 +69,12 @@ pub(crate) fn of_ip(error: IpError) -> PyErr {
         IpError::TooMany { .. } => system(EMFILE),
         IpError::NoWay { .. } => system(ENETUNREACH),
         IpError::Full { .. } => PyBlockingIOError::new_err(text),
-        IpError::NoSocket { .. } => closed("socket"),
-        IpError::Prefix { .. }
-        | IpError::Gateway { .. }
-        | IpError::Queue { .. }
-        | IpError::NoPort { .. }
-        | IpError::Length { .. } => PyValueError::new_err(text),
+        IpError::NoSocket { .. } => PyOSError::new_err((EBADF, "the socket is closed")),
+        IpError::NoPort { .. } => system(EINVAL),
+        IpError::Length { .. } => system(EMSGSIZE),
+        IpError::Prefix { .. } | IpError::Gateway { .. } | IpError::Queue { .. } => {
+            PyValueError::new_err(text)
+        }
     }
 }
 
@@ -107,6 +110,11 @@ pub(crate) fn value(
     rule: impl std::fmt::Display,
 ) -> PyErr {
     PyValueError::new_err(format!("{name} is {value}; {rule}"))
+}
+
+/// A port that no socket has, as Python's own say it.
+pub(crate) fn port(found: impl std::fmt::Display) -> PyErr {
+    PyOverflowError::new_err(format!("port is {found}; it must be from 0 to 65535"))
 }
 
 /// A value of another type.

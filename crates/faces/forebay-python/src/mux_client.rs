@@ -3,9 +3,10 @@
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use forebay_client::ip::{Datagrams, IpClient, IpTotals, Network, UdpCounts, UdpLimits};
+use forebay_client::ip::{Datagrams, IpClient, IpTotals, Network, SocketId, UdpCounts, UdpLimits};
 use forebay_client::protocol::Welcome;
 use forebay_client::{Client, Woken};
 use pyo3::prelude::*;
@@ -32,6 +33,10 @@ pub(crate) struct MuxClient {
     client: Turnstile<Option<Kind>>,
     welcome: Welcome,
     frame_bytes_max: usize,
+    /// What its sockets had counted when it was closed.
+    last: OnceLock<IpTotals>,
+    /// Sockets that the program has lost without closing them: the next call does.
+    lost: Mutex<Vec<SocketId>>,
 }
 
 /// What receives the frames of a client.
@@ -67,8 +72,28 @@ impl MuxClient {
             if kind.is_none() {
                 return Err(closed());
             }
+            self.close_lost(&mut kind);
             work(&mut kind)
         })
+    }
+
+    /// Closes the sockets that the program has lost.
+    fn close_lost(&self, kind: &mut Option<Kind>) {
+        let lost = std::mem::take(&mut *self.lost.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Some(Kind::Ip(ip)) = kind {
+            // One that is closed stays so.
+            lost.into_iter().for_each(|id| drop(ip.close(id)));
+        }
+    }
+
+    /// Takes a socket back from a program that has lost it. It may be in any thread, and in the midst of anything: nothing is waited for.
+    pub(crate) fn lose(&self, id: SocketId) {
+        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        lost.push(id);
+        drop(lost);
+        if let Some(mut kind) = self.client.enter_if_free() {
+            self.close_lost(&mut kind);
+        }
     }
 
     /// With the client, under a stack or not.
@@ -171,6 +196,8 @@ impl MuxClient {
         Ok(Self {
             welcome: client.welcome().clone(),
             frame_bytes_max: client.frame_bytes_max(),
+            last: OnceLock::new(),
+            lost: Mutex::default(),
             client: Turnstile::new(Some(Kind::Frames(Box::new(client)))),
         })
     }
@@ -275,8 +302,7 @@ impl MuxClient {
         unsent_max: usize,
     ) -> PyResult<UdpSocket> {
         let (this, py) = (slf.get(), slf.py());
-        let port = port.map(|port| arguments::whole("port", port, 0, u16::MAX.into()));
-        let port = port.transpose()?.unwrap_or(0) as u16;
+        let port = port.map(arguments::port).transpose()?.unwrap_or(0);
         let limits = UdpLimits {
             unread_max,
             unsent_max,
@@ -311,10 +337,13 @@ impl MuxClient {
     }
 
     /// What became of all datagrams of the client: received = taken + queue_full + unread + closed_unread, asked = sent + unresolved + no_way + unsent +
-    /// closed_unsent, each with `_bytes` as well. `frames_sent` is what the multiplexer was handed, `unclaimed` came for no socket; `no_room`, `answers_lost`
+    /// closed_unsent, each with `_bytes` as well; also when it is closed. `frames_sent` is what the multiplexer was handed, `unclaimed` came for no socket; `no_room`, `answers_lost`
     /// and `foreign_tag` are of frames.
     fn ip_counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let totals: IpTotals = self.with_ip(py, |ip| Ok(ip.counts()))?;
+        let totals = match self.last.get() {
+            Some(last) => *last,
+            None => self.with_ip(py, |ip| Ok(ip.counts()))?,
+        };
         let said = PyDict::new(py);
         for (name, count) in terms(&totals.udp) {
             said.set_item(name, count)?;
@@ -332,12 +361,12 @@ impl MuxClient {
         Ok(said)
     }
 
-    /// Flushes, and gives the place up. What was sent goes out as far as the card takes it at once.
+    /// Flushes, and gives the place up. What was sent goes out as far as the card takes it at once. Its sockets are closed first, as `close` of each does.
     fn close(&self, py: Python<'_>) {
-        py.detach(|| {
-            if let Some(mut kind) = self.client.enter().take() {
-                kind.any().flush();
-            }
+        py.detach(|| match self.client.enter().take() {
+            Some(Kind::Frames(mut client)) => client.flush(),
+            Some(Kind::Ip(mut ip)) => drop(self.last.set(ip.close_all())),
+            None => {}
         });
     }
 

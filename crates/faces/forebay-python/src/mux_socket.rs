@@ -13,13 +13,20 @@ use crate::mux_client::{MuxClient, SLICE, terms};
 
 /// A socket of UDP over the IP stack of a client of the multiplexer, in the way of Python's own: `MuxClient.udp` opens it.
 ///
-/// The stack works while one of its client's calls does. Several threads may use it and other sockets of the client, one at a time.
+/// The stack works while one of its client's calls does. Several threads may use it and other sockets of the client, one at a time. One that is not closed is so
+/// when the program has no name for it any more.
 #[pyclass(frozen, module = "forebay")]
 #[derive(Debug)]
 pub(crate) struct UdpSocket {
     client: Py<MuxClient>,
     id: SocketId,
     port: u16,
+}
+
+impl Drop for UdpSocket {
+    fn drop(&mut self) {
+        self.client.get().lose(self.id);
+    }
 }
 
 /// A host and a port.

@@ -218,13 +218,21 @@ def test_what_a_socket_cannot_do_is_an_error_of_pythons_own(request, tmp_path):
     with pytest.raises(OSError) as no_way:
         udp.sendto(b"", ("fd00::1", 1))
     assert no_way.value.errno == errno.ENETUNREACH
-    for address, text in ((("10.0.0.9", 0), "port is 0"), (("a.name", 1), "IP address in numbers")):
-        with pytest.raises(ValueError, match=text):
-            udp.sendto(b"", address)
-    with pytest.raises(ValueError, match="1473 bytes; 0 to 1472"):
+    with pytest.raises(ValueError, match="IP address in numbers"):
+        udp.sendto(b"", ("a.name", 1))
+    # The same of a socket of Python's own.
+    own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    for data, address in ((b"", ("10.0.0.9", 0)), (bytes(1 << 16), ("10.0.0.9", 1)), (b"", ("10.0.0.9", 1 << 16)), (b"", ("10.0.0.9", "1")), (b"", "10.0.0.9")):
+        errors = []
+        for one in (own, udp):
+            with pytest.raises((OSError, OverflowError, TypeError)) as refused:
+                one.sendto(data, address)
+            errors.append((refused.type, getattr(refused.value, "errno", None)))
+        assert errors[0] == errors[1], address
+    own.close()
+    with pytest.raises(OSError, match="1473 bytes; 0 to 1472") as long:
         udp.sendto(bytes(1473), ("10.0.0.9", 1))
-    with pytest.raises(TypeError, match="a pair"):
-        udp.sendto(b"", "10.0.0.9")
+    assert long.value.errno == errno.EMSGSIZE
     # Nobody has that address: it waits, and is given up.
     udp.sendto(b"lost", ("10.0.0.9", 1))
     with pytest.raises(BlockingIOError):
@@ -236,15 +244,24 @@ def test_what_a_socket_cannot_do_is_an_error_of_pythons_own(request, tmp_path):
     udp.close()
     udp.close()
     assert client.ip_counts()["closed_unsent"] == 1
-    with pytest.raises(ValueError, match="socket is closed"):
+    with pytest.raises(OSError, match="socket is closed") as closed:
         udp.recvfrom(0)
+    assert closed.value.errno == errno.EBADF
+    # One that the program has lost frees its port.
+    assert client.udp(8).sendto(b"lost", ("10.0.0.9", 1)) == 4
+    client.udp(8).close()
     other = client.udp()
+    assert other.sendto(b"waits", ("10.0.0.9", 1)) == 5
     world.kill()
     with pytest.raises(ConnectionResetError, match="is gone"):
         other.recvfrom(LIMIT)
     client.close()
     with pytest.raises(ValueError, match="is closed"):
         other.recvfrom(0)
+    # What waited has its name, also in the end: in two sockets, and in one that was lost.
+    last = client.ip_counts()
+    assert (last["unsent"], last["closed_unsent"]) == (0, 3)
+    assert last["asked"] == sum(last[term] for term in ("sent", "unresolved", "no_way", "closed_unsent"))
 
 
 def test_what_cannot_be_is_an_error_with_its_reason(request, tmp_path):
