@@ -19,8 +19,9 @@
  * forebay_client_disconnect() did not take. No copy of that pointer is used behind the disconnect.
  *
  * IP. After forebay_client_ip_open() the client's frames are those of an IP stack, and the program
- * has sockets of UDP, which are named by numbers. The stack works while a call with its client does,
- * and sends no fragments. forebay_client_ip_get_counts() says what became of each datagram.
+ * has sockets of UDP and connections of TCP, which are named by numbers. The stack works while a call
+ * with its client does, and sends no fragments. forebay_client_ip_get_counts() says what became of each
+ * datagram, and of the bytes of connections.
  *
  * Frames. What is received is the program's until it is released, what is reserved until it is sent
  * or put back: after that its memory is not read or written any more. Both show to the multiplexer
@@ -40,7 +41,7 @@ extern "C" {
 typedef struct forebay_client forebay_client;
 
 /** Version of this interface: forebay_client_abi() says that of the library that was loaded. */
-#define FOREBAY_CLIENT_ABI 2u
+#define FOREBAY_CLIENT_ABI 3u
 
 /** It is done; where something may be there or not, nothing is. */
 #define FOREBAY_CLIENT_OK 0
@@ -57,7 +58,8 @@ typedef struct forebay_client forebay_client;
 /** A signal was handled by this thread, or the bell rang for what was taken already: wait again. */
 #define FOREBAY_CLIENT_EARLY 4
 
-/** A socket has something for the program: a datagram, or room after FOREBAY_CLIENT_FULL. */
+/** A socket has something for the program: a datagram, bytes, the end of a connection, a new
+    one, or room that was waited for. */
 #define FOREBAY_CLIENT_READY 5
 
 /** An argument is NULL, or not what it must be. */
@@ -110,6 +112,21 @@ typedef struct forebay_client forebay_client;
 
 /** The place has no IP address in the multiplexer's file. */
 #define FOREBAY_CLIENT_NO_ADDRESS (-16)
+
+/** The peer has nothing that listens there. */
+#define FOREBAY_CLIENT_PEER_REFUSED (-17)
+
+/** The peer has reset the connection. */
+#define FOREBAY_CLIENT_PEER_RESET (-18)
+
+/** The peer has said nothing for too long, 30 s: the connection is given up. */
+#define FOREBAY_CLIENT_PEER_SILENT (-19)
+
+/** The program has said that it sends no more on this connection. */
+#define FOREBAY_CLIENT_SHUT_DOWN (-20)
+
+/** The connection is not made yet. */
+#define FOREBAY_CLIENT_CONNECTING (-21)
 
 /** Most addresses of a client. */
 #define FOREBAY_CLIENT_ADDRESSES_MAX 8
@@ -214,6 +231,34 @@ typedef struct forebay_client_datagrams {
     uint64_t bytes;
 } forebay_client_datagrams;
 
+/** Bytes of all connections of TCP of a client, those that were closed among them:
+    received_bytes = taken_bytes + unread_bytes + closed_unread_bytes, and asked_bytes =
+    acknowledged_bytes + unacknowledged_bytes + closed_unacknowledged_bytes. */
+typedef struct forebay_client_tcp_counts {
+    /** Those that came, in order and once. */
+    uint64_t received_bytes;
+    /** Those that the program has taken. */
+    uint64_t taken_bytes;
+    /** Those that wait for the program now. */
+    uint64_t unread_bytes;
+    /** Those that waited for the program when it closed the connection, or came after that. */
+    uint64_t closed_unread_bytes;
+    /** Those that the program handed over. */
+    uint64_t asked_bytes;
+    /** Those whose receipt the peer has confirmed. */
+    uint64_t acknowledged_bytes;
+    /** Those whose receipt it has not confirmed yet: they wait, or are on their way. */
+    uint64_t unacknowledged_bytes;
+    /** Those whose receipt it had not confirmed when the connection was closed and at its end. */
+    uint64_t closed_unacknowledged_bytes;
+    /** Connections that the peer refused. */
+    uint64_t refused;
+    /** Connections that the peer ended by a reset. */
+    uint64_t reset;
+    /** Connections whose peer said nothing for too long. */
+    uint64_t timed_out;
+} forebay_client_tcp_counts;
+
 /** Datagrams of all sockets of a client, those that were closed among them: received = taken +
     queue_full + unread + closed_unread, and asked = sent + unresolved + no_way + unsent +
     closed_unsent. */
@@ -244,6 +289,16 @@ typedef struct forebay_client_ip_counts {
     /** Frames that the multiplexer was handed, as the client counted them, less those without a
         datagram: the second party of what was sent. */
     forebay_client_datagrams frames_sent;
+    /** Segments of TCP that the multiplexer was handed, and bytes of their payload, those that
+        were sent again among them. */
+    forebay_client_datagrams segments_sent;
+    /** Segments of TCP that came, and bytes of their payload. */
+    forebay_client_datagrams segments_received;
+    /** What connections of TCP have counted. */
+    forebay_client_tcp_counts tcp;
+    /** Segments of TCP that came for no connection and no listener: their sender was told by a
+        reset. */
+    uint64_t segments_unclaimed;
     /** Datagrams that came and that no socket took: none has their port, or the stack refuses
         them, for their check sum, say. */
     uint64_t unclaimed;
@@ -371,8 +426,46 @@ int32_t forebay_client_ip_wait(forebay_client *client, uint64_t timeout_ns);
     behind that. */
 int32_t forebay_client_ip_arm(forebay_client *client, uint64_t *sleep_ns);
 
-/** What became of all datagrams of the client so far. */
+/** What became of all datagrams and connections of the client so far. */
 int32_t forebay_client_ip_get_counts(const forebay_client *client, forebay_client_ip_counts *counts);
+
+/** Opens a connection to a host, from a port of its own, and waits up to timeout_ns until it is
+    made: FOREBAY_CLIENT_READY, or FOREBAY_CLIENT_DUE while it is not. *socket is its number, and
+    0 after an error: FOREBAY_CLIENT_PEER_REFUSED, _PEER_RESET, _PEER_SILENT, _NO_WAY or _TAKEN.
+    It keeps 256 KiB each way. */
+int32_t forebay_client_tcp_connect(forebay_client *client, const forebay_client_endpoint *to, uint64_t timeout_ns, uint32_t *socket);
+
+/** Listens at a port of all addresses of the client; port 0: at one that is free. So many
+    connections wait for the program, 1 to 64; one that comes then is refused. *socket is the
+    number of the listener. */
+int32_t forebay_client_tcp_listen(forebay_client *client, uint16_t port, uint32_t backlog, uint32_t *socket);
+
+/** The next connection of a listener, which is waited for up to timeout_ns: FOREBAY_CLIENT_READY
+    with its number in *socket and its far end in *from, or FOREBAY_CLIENT_DUE. */
+int32_t forebay_client_tcp_accept(forebay_client *client, uint32_t listener, uint32_t *socket, forebay_client_endpoint *from, uint64_t timeout_ns);
+
+/** The port of a connection or of a listener, 1 to 65535. */
+int32_t forebay_client_tcp_port(forebay_client *client, uint32_t socket);
+
+/** Hands over as many of these bytes as there is room for, which *sent says; they go with the
+    next forebay_client_flush() or call that waits. While there is no room it is waited for up to
+    timeout_ns: FOREBAY_CLIENT_DUE. FOREBAY_CLIENT_READY: some were handed over. A connection at
+    its end is FOREBAY_CLIENT_PEER_RESET, _PEER_SILENT, _PEER_REFUSED or _SHUT_DOWN. */
+int32_t forebay_client_tcp_send(forebay_client *client, uint32_t socket, const uint8_t *data, size_t bytes, size_t *sent, uint64_t timeout_ns);
+
+/** Copies bytes that came into data, bytes_max of them at most, and says in *bytes how many:
+    FOREBAY_CLIENT_READY, with 0 when the peer has said all that it will say. While none are
+    there they are waited for up to timeout_ns: FOREBAY_CLIENT_DUE. A connection at its end is
+    FOREBAY_CLIENT_PEER_RESET, _PEER_SILENT or _PEER_REFUSED, behind all that came. */
+int32_t forebay_client_tcp_receive(forebay_client *client, uint32_t socket, uint8_t *data, size_t bytes_max, size_t *bytes, uint64_t timeout_ns);
+
+/** Says that the program sends no more on a connection: the peer is told behind all that was
+    handed over. Receiving goes on. */
+int32_t forebay_client_tcp_shut_down(forebay_client *client, uint32_t socket);
+
+/** Closes a connection or a listener. What was handed over still goes to the peer, within calls
+    that wait; if something is unread, or comes after this, the peer is told by a reset. */
+int32_t forebay_client_tcp_close(forebay_client *client, uint32_t socket);
 
 #ifdef __cplusplus
 }

@@ -77,12 +77,19 @@ impl From<IpError> for Failure {
             IpError::Prefix { .. }
             | IpError::Gateway { .. }
             | IpError::Queue { .. }
+            | IpError::Buffer { .. }
+            | IpError::Timeout { .. }
             | IpError::NoPort { .. } => FOREBAY_CLIENT_ARGUMENT,
             IpError::PortTaken { .. } | IpError::TooMany { .. } => FOREBAY_CLIENT_TAKEN,
             IpError::NoSocket { .. } => FOREBAY_CLIENT_NO_SOCKET,
             IpError::NoWay { .. } => FOREBAY_CLIENT_NO_WAY,
             IpError::Length { .. } => FOREBAY_CLIENT_LENGTH,
             IpError::Full { .. } => FOREBAY_CLIENT_FULL,
+            IpError::Refused { .. } => FOREBAY_CLIENT_PEER_REFUSED,
+            IpError::Reset { .. } => FOREBAY_CLIENT_PEER_RESET,
+            IpError::TimedOut { .. } => FOREBAY_CLIENT_PEER_SILENT,
+            IpError::ShutDown { .. } => FOREBAY_CLIENT_SHUT_DOWN,
+            IpError::Connecting { .. } => FOREBAY_CLIENT_CONNECTING,
         };
         Self::new(code, error.to_string())
     }
@@ -146,6 +153,11 @@ pub(crate) const fn name(code: i32) -> &'static CStr {
         FOREBAY_CLIENT_TAKEN => c"taken",
         FOREBAY_CLIENT_NO_WAY => c"no_way",
         FOREBAY_CLIENT_NO_ADDRESS => c"no_address",
+        FOREBAY_CLIENT_PEER_REFUSED => c"peer_refused",
+        FOREBAY_CLIENT_PEER_RESET => c"peer_reset",
+        FOREBAY_CLIENT_PEER_SILENT => c"peer_silent",
+        FOREBAY_CLIENT_SHUT_DOWN => c"shut_down",
+        FOREBAY_CLIENT_CONNECTING => c"connecting",
         _ => c"unknown",
     }
 }
@@ -179,9 +191,9 @@ mod tests {
 
     #[test]
     fn each_code_has_its_name() {
-        let names: std::collections::BTreeSet<_> = (-16..=5).map(name).collect();
-        assert_eq!(names.len(), 22);
+        let names: std::collections::BTreeSet<_> = (-21..=5).map(name).collect();
+        assert_eq!(names.len(), 27);
         assert!(!names.contains(c"unknown"));
-        assert_eq!([name(-17), name(6)], [c"unknown"; 2]);
+        assert_eq!([name(-22), name(6)], [c"unknown"; 2]);
     }
 }

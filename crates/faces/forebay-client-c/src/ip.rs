@@ -8,6 +8,7 @@ use forebay_client::ip::{Datagrams, IpTotals, Network, SocketId, UdpLimits};
 use crate::error::{Failure, guarded};
 use crate::handle::{ForebayClient, Parts, address, present, put};
 use crate::ip_types::*;
+use crate::tcp::tcp_counts;
 use crate::types::*;
 
 /// Gives the client's frames to an IP stack with the addresses that the multiplexer gave: from now on the program has sockets, and calls that receive or send
@@ -234,7 +235,7 @@ pub unsafe extern "C" fn forebay_client_ip_arm(
     })
 }
 
-/// What became of all datagrams of the client so far.
+/// What became of all datagrams and connections of the client so far.
 ///
 /// # Safety
 /// `client` is NULL or connected; `counts` is NULL or memory of the caller's.
@@ -277,6 +278,16 @@ const fn counts_of(totals: &IpTotals) -> ForebayClientIpCounts {
             items: device.datagrams_sent,
             bytes: device.datagrams_sent_bytes,
         },
+        segments_sent: ForebayClientDatagrams {
+            items: device.segments_sent,
+            bytes: device.segments_sent_bytes,
+        },
+        segments_received: ForebayClientDatagrams {
+            items: device.segments_received,
+            bytes: device.segments_received_bytes,
+        },
+        tcp: tcp_counts(&totals.tcp),
+        segments_unclaimed: totals.segments_unclaimed,
         unclaimed: totals.unclaimed,
         refused_full: udp.refused_full,
         no_room: device.no_room,
@@ -297,7 +308,7 @@ fn address_of(from: &ForebayClientAddress) -> Result<Option<IpAddr>, Failure> {
     }
 }
 
-fn endpoint_of(from: &ForebayClientEndpoint) -> Result<SocketAddr, Failure> {
+pub(crate) fn endpoint_of(from: &ForebayClientEndpoint) -> Result<SocketAddr, Failure> {
     let address = address_of(&from.address)?;
     let address = address.ok_or_else(|| Failure::argument("to has no address: version 0"))?;
     Ok(SocketAddr::new(address, from.port))

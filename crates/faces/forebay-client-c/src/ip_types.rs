@@ -36,6 +36,35 @@ pub struct ForebayClientDatagrams {
     pub bytes: u64,
 }
 
+/// Bytes of all connections of TCP of a client, those that were closed among them: received_bytes = taken_bytes + unread_bytes + closed_unread_bytes, and
+/// asked_bytes = acknowledged_bytes + unacknowledged_bytes + closed_unacknowledged_bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ForebayClientTcpCounts {
+    /// Those that came, in order and once.
+    pub received_bytes: u64,
+    /// Those that the program has taken.
+    pub taken_bytes: u64,
+    /// Those that wait for the program now.
+    pub unread_bytes: u64,
+    /// Those that waited for the program when it closed the connection, or came after that.
+    pub closed_unread_bytes: u64,
+    /// Those that the program handed over.
+    pub asked_bytes: u64,
+    /// Those whose receipt the peer has confirmed.
+    pub acknowledged_bytes: u64,
+    /// Those whose receipt it has not confirmed yet: they wait, or are on their way.
+    pub unacknowledged_bytes: u64,
+    /// Those whose receipt it had not confirmed when the connection was closed and at its end.
+    pub closed_unacknowledged_bytes: u64,
+    /// Connections that the peer refused.
+    pub refused: u64,
+    /// Connections that the peer ended by a reset.
+    pub reset: u64,
+    /// Connections whose peer said nothing for too long.
+    pub timed_out: u64,
+}
+
 /// Datagrams of all sockets of a client, those that were closed among them: received = taken + queue_full + unread + closed_unread, and
 /// asked = sent + unresolved + no_way + unsent + closed_unsent.
 #[repr(C)]
@@ -65,6 +94,14 @@ pub struct ForebayClientIpCounts {
     pub closed_unsent: ForebayClientDatagrams,
     /// Frames that the multiplexer was handed, as the client counted them, less those without a datagram: the second party of what was sent.
     pub frames_sent: ForebayClientDatagrams,
+    /// Segments of TCP that the multiplexer was handed, and bytes of their payload, those that were sent again among them.
+    pub segments_sent: ForebayClientDatagrams,
+    /// Segments of TCP that came, and bytes of their payload.
+    pub segments_received: ForebayClientDatagrams,
+    /// What connections of TCP have counted.
+    pub tcp: ForebayClientTcpCounts,
+    /// Segments of TCP that came for no connection and no listener: their sender was told by a reset.
+    pub segments_unclaimed: u64,
     /// Datagrams that came and that no socket took: none has their port, or the stack refuses them, for their check sum, say.
     pub unclaimed: u64,
     /// Calls that found as many waiting as the socket keeps (FOREBAY_CLIENT_FULL).

@@ -1,7 +1,7 @@
 //! What goes over the border by value. The test `header` makes the header of this file and of `abi.rs`: the documentation here is for people who write C.
 
 /// Version of this interface: forebay_client_abi() says that of the library that was loaded.
-pub const FOREBAY_CLIENT_ABI: u32 = 2;
+pub const FOREBAY_CLIENT_ABI: u32 = 3;
 
 /// It is done; where something may be there or not, nothing is.
 pub const FOREBAY_CLIENT_OK: i32 = 0;
@@ -14,7 +14,7 @@ pub const FOREBAY_CLIENT_ROOM: i32 = 2;
 pub const FOREBAY_CLIENT_DUE: i32 = 3;
 /// A signal was handled by this thread, or the bell rang for what was taken already: wait again.
 pub const FOREBAY_CLIENT_EARLY: i32 = 4;
-/// A socket has something for the program: a datagram, or room after FOREBAY_CLIENT_FULL.
+/// A socket has something for the program: a datagram, bytes, the end of a connection, a new one, or room that was waited for.
 pub const FOREBAY_CLIENT_READY: i32 = 5;
 
 /// An argument is NULL, or not what it must be.
@@ -49,6 +49,17 @@ pub const FOREBAY_CLIENT_TAKEN: i32 = -14;
 pub const FOREBAY_CLIENT_NO_WAY: i32 = -15;
 /// The place has no IP address in the multiplexer's file.
 pub const FOREBAY_CLIENT_NO_ADDRESS: i32 = -16;
+
+/// The peer has nothing that listens there.
+pub const FOREBAY_CLIENT_PEER_REFUSED: i32 = -17;
+/// The peer has reset the connection.
+pub const FOREBAY_CLIENT_PEER_RESET: i32 = -18;
+/// The peer has said nothing for too long, 30 s: the connection is given up.
+pub const FOREBAY_CLIENT_PEER_SILENT: i32 = -19;
+/// The program has said that it sends no more on this connection.
+pub const FOREBAY_CLIENT_SHUT_DOWN: i32 = -20;
+/// The connection is not made yet.
+pub const FOREBAY_CLIENT_CONNECTING: i32 = -21;
 
 /// Most addresses of a client.
 pub const FOREBAY_CLIENT_ADDRESSES_MAX: usize = 8;

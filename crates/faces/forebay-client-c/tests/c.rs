@@ -9,12 +9,14 @@
 #[path = "../../../systems/forebay-run-mux/tests/world/mod.rs"]
 mod world;
 
-use std::io::{BufRead, BufReader, Lines};
+use std::io::{BufRead, BufReader, Lines, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::thread;
 use std::time::Instant;
 
-use forebay_testing::wire::{carries, is_inside, lay};
+use forebay_testing::wire::{carries, is_inside, lay, sh};
 use world::{LONG, Peer, World, frame, mac};
 
 const FRAMES: u64 = 2_000;
@@ -165,6 +167,54 @@ fn calls_that_no_program_should_make_are_errors() {
     assert_eq!((of.frames_given, of.packets_sent), (2, 3));
     assert!(of.lies.is_empty(), "{:?}", of.lies);
     assert_eq!(record.summary.refused.get("not_allowed"), Some(&1));
+}
+
+#[test]
+fn connections_of_a_program_in_c_carry_the_same_both_ways() {
+    if !is_on_wire("connections_of_a_program_in_c_carry_the_same_both_ways") {
+        return;
+    }
+    sh("ip address add 10.0.0.9/24 dev near");
+    let archive = library().join("libforebay_client.a");
+    let world = World::start("");
+    let link = [archive.to_str().unwrap(), "-ldl", "-lm"];
+    let source = "crates/faces/forebay-client-c/tests/tcp.c";
+    let program = compiled(&world, source, &link);
+    let far = TcpListener::bind("10.0.0.9:0").unwrap();
+    let port = far.local_addr().unwrap().port().to_string();
+    let peer = thread::spawn(move || {
+        let (mut reads, _) = far.accept().unwrap();
+        let mut writes = reads.try_clone().unwrap();
+        std::io::copy(&mut reads, &mut writes).unwrap()
+    });
+    let mut program = Program::start(&program, &world, &[&port]);
+    assert_eq!(program.line(), "listening");
+    let stream: Vec<u8> = (0..1u32 << 20).map(|at| (at % 251) as u8).collect();
+    let asking = TcpStream::connect("10.0.0.10:9500").unwrap();
+    let mut sends = asking.try_clone().unwrap();
+    let sent = stream.clone();
+    let thread = thread::spawn(move || {
+        sends.write_all(&sent).unwrap();
+        sends.shutdown(Shutdown::Write).unwrap();
+    });
+    let mut back = Vec::new();
+    (&asking).read_to_end(&mut back).unwrap();
+    thread.join().unwrap();
+    assert!(back == stream, "{} bytes", back.len());
+    assert_eq!(program.line(), format!("echoed {}", stream.len()));
+    assert_eq!(program.line(), "again");
+    assert_eq!(peer.join().unwrap(), 100_000);
+    // Linux resets a connection that is closed with something unread.
+    let unread = TcpStream::connect("10.0.0.10:9500").unwrap();
+    while unread.peek(&mut [0]).unwrap() == 0 {}
+    drop(unread);
+    let all = stream.len() + 100_000;
+    let asked = all + "unread".len();
+    assert_eq!(program.line(), format!("taken {all}, asked {asked}"));
+    program.end();
+    let record = world.end();
+    assert!(record.is_closed(), "{:?}", record.envelope);
+    assert!(record.summary.clients[0].lies.is_empty());
 }
 
 #[test]

@@ -35,8 +35,9 @@ const HEAD: &str = r#"/*
  * forebay_client_disconnect() did not take. No copy of that pointer is used behind the disconnect.
  *
  * IP. After forebay_client_ip_open() the client's frames are those of an IP stack, and the program
- * has sockets of UDP, which are named by numbers. The stack works while a call with its client does,
- * and sends no fragments. forebay_client_ip_get_counts() says what became of each datagram.
+ * has sockets of UDP and connections of TCP, which are named by numbers. The stack works while a call
+ * with its client does, and sends no fragments. forebay_client_ip_get_counts() says what became of each
+ * datagram, and of the bytes of connections.
  *
  * Frames. What is received is the program's until it is released, what is reserved until it is sent
  * or put back: after that its memory is not read or written any more. Both show to the multiplexer
@@ -82,7 +83,7 @@ fn the_header_is_what_the_sources_declare() {
 
 fn header() -> String {
     let mut header = HEAD.to_owned();
-    let sources = ["types.rs", "ip_types.rs", "abi.rs", "ip.rs"];
+    let sources = ["types.rs", "ip_types.rs", "abi.rs", "ip.rs", "tcp.rs"];
     for source in sources.map(|name| format!("src/{name}")) {
         let text = fs::read_to_string(folder().join(source)).unwrap();
         for item in syn::parse_file(&text).unwrap().items {

@@ -56,7 +56,12 @@ const EMFILE: i32 = 24;
 const EMSGSIZE: i32 = 90;
 const EADDRINUSE: i32 = 98;
 const EADDRNOTAVAIL: i32 = 99;
+const EPIPE: i32 = 32;
 const ENETUNREACH: i32 = 101;
+const ECONNRESET: i32 = 104;
+const ENOTCONN: i32 = 107;
+const ETIMEDOUT: i32 = 110;
+const ECONNREFUSED: i32 = 111;
 
 /// What a socket over a stack says.
 pub(crate) fn of_ip(error: IpError) -> PyErr {
@@ -72,9 +77,16 @@ pub(crate) fn of_ip(error: IpError) -> PyErr {
         IpError::NoSocket { .. } => PyOSError::new_err((EBADF, "the socket is closed")),
         IpError::NoPort { .. } => system(EINVAL),
         IpError::Length { .. } => system(EMSGSIZE),
-        IpError::Prefix { .. } | IpError::Gateway { .. } | IpError::Queue { .. } => {
-            PyValueError::new_err(text)
-        }
+        IpError::Refused { .. } => system(ECONNREFUSED),
+        IpError::Reset { .. } => system(ECONNRESET),
+        IpError::TimedOut { .. } => system(ETIMEDOUT),
+        IpError::ShutDown { .. } => system(EPIPE),
+        IpError::Connecting { .. } => system(ENOTCONN),
+        IpError::Prefix { .. }
+        | IpError::Gateway { .. }
+        | IpError::Queue { .. }
+        | IpError::Buffer { .. }
+        | IpError::Timeout { .. } => PyValueError::new_err(text),
     }
 }
 

@@ -14,9 +14,10 @@ mod counts;
 mod error;
 mod frame;
 mod stack;
+mod tcp;
 mod udp;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use smoltcp::iface::{Config, Interface};
 use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
@@ -24,10 +25,11 @@ use smoltcp::time::Instant;
 use smoltcp::wire::{EthernetAddress, HardwareAddress, IpCidr};
 
 pub use client::{IpClient, SocketId};
-pub use counts::{Datagrams, IpTotals, UdpCounts};
+pub use counts::{Datagrams, IpTotals, TcpCounts, UdpCounts};
 pub use error::IpError;
 pub use smoltcp;
 pub use stack::{Ends, Fate, Network, PATIENCE_NS, PortId, Stack, Waiting};
+pub use tcp::TcpLimits;
 pub use udp::{Datagram, UdpLimits};
 
 use crate::protocol::HEADER_BYTES;
@@ -37,6 +39,8 @@ use frame::Inside;
 /// Bytes of the two Ethernet addresses, behind which a tag stands.
 const ADDRESSES_BYTES: usize = 12;
 const TAG_BYTES: usize = 4;
+/// Most ends of segments that are noted.
+const SEGMENTS_NOTED_MAX: usize = 256;
 const TAG: [u8; 2] = [0x81, 0x00];
 
 /// What a device has counted beside its client.
@@ -49,7 +53,15 @@ pub struct IpCounts {
     pub datagrams_sent: u64,
     /// Their bytes, less those of their headers: those of payload.
     pub datagrams_sent_bytes: u64,
-    /// Frames without a datagram that the stack sent: questions for neighbours, answers, segments of TCP.
+    /// Frames with a segment of TCP that were handed over.
+    pub segments_sent: u64,
+    /// Bytes of their payload, those that were sent again among them.
+    pub segments_sent_bytes: u64,
+    /// Frames with a segment of TCP that came.
+    pub segments_received: u64,
+    /// Bytes of their payload.
+    pub segments_received_bytes: u64,
+    /// Frames without a datagram or a segment that the stack sent: questions for neighbours, say, and answers.
     pub others_sent: u64,
     /// Times that the stack had something to send and there was no buffer.
     pub no_room: u64,
@@ -62,9 +74,13 @@ pub struct IpCounts {
 /// What the device counts itself.
 #[derive(Debug, Default)]
 struct Tally {
-    /// Frames without a datagram that were handed over.
+    /// Frames without a datagram and without a segment that were handed over.
     others: Datagrams,
-    /// Bytes of frames with a datagram that are none of its payload.
+    /// Segments of TCP that were handed over, and bytes of their payload.
+    segments_sent: Datagrams,
+    /// Those that came.
+    segments_received: Datagrams,
+    /// Bytes of frames with a datagram or a segment that are none of its payload.
     headers_bytes: u64,
     no_room: u64,
     answers_lost: u64,
@@ -78,6 +94,17 @@ struct Noted {
     from_ports: Vec<u16>,
     /// Neighbours that were asked for.
     asked: Vec<IpAddr>,
+    /// Ports from which segments were sent, and to which ends; some of them alone, if nobody empties this.
+    segments: Vec<(u16, SocketAddr)>,
+}
+
+impl Noted {
+    fn add_segment(&mut self, port: u16, to: SocketAddr) {
+        let is_new = !self.segments.contains(&(port, to));
+        if is_new && self.segments.len() < SEGMENTS_NOTED_MAX {
+            self.segments.push((port, to));
+        }
+    }
 }
 
 /// A client under an IP stack.
@@ -150,9 +177,15 @@ impl IpDevice {
         let (now, begun, own) = (self.client.counts(), &self.begun, &self.tally);
         let frames = now.sent - begun.sent;
         let bytes = now.sent_bytes - begun.sent_bytes;
+        let (others, segments) = (own.others, own.segments_sent);
+        let none_bytes = others.bytes + segments.bytes + own.headers_bytes;
         IpCounts {
-            datagrams_sent: frames.saturating_sub(own.others.items),
-            datagrams_sent_bytes: bytes.saturating_sub(own.others.bytes + own.headers_bytes),
+            datagrams_sent: frames.saturating_sub(others.items + segments.items),
+            datagrams_sent_bytes: bytes.saturating_sub(none_bytes),
+            segments_sent: segments.items,
+            segments_sent_bytes: segments.bytes,
+            segments_received: own.segments_received.items,
+            segments_received_bytes: own.segments_received.bytes,
             others_sent: own.others.items,
             no_room: own.no_room,
             answers_lost: own.answers_lost,
@@ -173,6 +206,9 @@ impl IpDevice {
         while self.client.receive_into(&mut self.received)? {
             if untag(&mut self.received, self.client.welcome().vlan) {
                 self.brought = Inside::of(&self.received);
+                if let Inside::Segment { bytes, .. } = self.brought {
+                    self.tally.segments_received.add(bytes);
+                }
                 return Ok(true);
             }
             self.tally.foreign_tag += 1;
@@ -311,6 +347,13 @@ impl Leave<'_> {
                 self.tally.headers_bytes += (whole - bytes) as u64;
                 if let Some(noted) = self.noted {
                     noted.from_ports.push(from_port);
+                }
+            }
+            (Ok(()), Inside::Segment { from, to, bytes }) => {
+                self.tally.headers_bytes += (whole - bytes) as u64;
+                self.tally.segments_sent.add(bytes);
+                if let Some(noted) = self.noted {
+                    noted.add_segment(from.port(), to);
                 }
             }
             (Ok(()), Inside::Question(target)) => {

@@ -34,8 +34,8 @@
 //! # }
 //! ```
 //!
-//! With the feature `ip` there is `forebay_client::ip` as well: `IpClient` with sockets of UDP and their books, the `Stack` below it, and the client as a device of
-//! [smoltcp](https://docs.rs/smoltcp) (`IpDevice`), for programs that speak TCP too.
+//! With the feature `ip` there is `forebay_client::ip` as well: `IpClient` with sockets of UDP, connections of TCP and their books, the `Stack` below it, and the client as a device of
+//! [smoltcp](https://docs.rs/smoltcp) (`IpDevice`).
 //!
 //! What it has counted ([`Client::counts`]) is the second party of its account at the daemon: the frames that it was given are those that it received, and
 //! the packets that it handed over are those that it sent.

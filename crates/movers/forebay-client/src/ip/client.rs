@@ -1,5 +1,7 @@
 //! A client with sockets: what the libraries for C and Python give.
 
+mod tcp;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -8,8 +10,10 @@ use std::time::{Duration, Instant};
 use forebay_sys::clock::monotonic_ns;
 
 use super::counts::Datagrams;
+use super::stack::seed;
+use super::tcp::{Listener, Tcp};
 use super::udp::{Datagram, Udp, UdpLimits};
-use super::{Ends, Fate, IpError, IpTotals, Network, Stack, UdpCounts};
+use super::{Ends, Fate, IpError, IpTotals, Network, Stack, TcpCounts, UdpCounts};
 use crate::{Client, ClientError};
 
 /// Most sockets of a client.
@@ -41,6 +45,13 @@ pub struct IpClient {
     next: u32,
     /// Of sockets that were closed.
     closed: UdpCounts,
+    tcp: BTreeMap<SocketId, Tcp>,
+    listeners: BTreeMap<SocketId, Listener>,
+    /// Of connections that were closed and are at their end.
+    closed_tcp: TcpCounts,
+    segments_unclaimed: u64,
+    /// Where the next port of a connection is looked for.
+    port: u16,
 }
 
 impl IpClient {
@@ -80,6 +91,12 @@ impl IpClient {
             udp: BTreeMap::new(),
             next: 1,
             closed: UdpCounts::default(),
+            tcp: BTreeMap::new(),
+            listeners: BTreeMap::new(),
+            closed_tcp: TcpCounts::default(),
+            segments_unclaimed: 0,
+            // Another one than that of a run before, whose connections a peer may remember (RFC 6056).
+            port: seed() as u16,
         })
     }
 
@@ -101,6 +118,8 @@ impl IpClient {
         self.udp.values().for_each(|socket| udp += self.now(socket));
         IpTotals {
             udp,
+            tcp: self.all_tcp(),
+            segments_unclaimed: self.segments_unclaimed,
             unclaimed: self.stack.unclaimed(),
             device: self.stack.device().counts(),
         }
@@ -144,9 +163,7 @@ impl IpClient {
                 return Err(IpError::Queue { found, most });
             }
         }
-        if self.udp.len() >= SOCKETS_MAX {
-            return Err(IpError::TooMany { most: SOCKETS_MAX });
-        }
+        self.may_open()?;
         let number = match port {
             0 => PORTS_OWN
                 .into_iter()
@@ -156,8 +173,7 @@ impl IpClient {
         let number = number.unwrap_or_default();
         let bound = self.stack.bind(number);
         let port = bound.ok_or(IpError::PortTaken { port: number })?;
-        let id = SocketId(self.next);
-        self.next += 1;
+        let id = self.new_id();
         let socket = Udp {
             port,
             number,
@@ -171,7 +187,13 @@ impl IpClient {
         Ok(id)
     }
 
-    /// The port of a socket.
+    const fn new_id(&mut self) -> SocketId {
+        let id = SocketId(self.next);
+        self.next += 1;
+        id
+    }
+
+    /// The port of a socket of UDP.
     ///
     /// # Errors
     /// There is no such socket.
@@ -195,12 +217,13 @@ impl IpClient {
         Ok(counts)
     }
 
-    /// Closes all sockets, before the client ends: what waited is `closed_unread` and `closed_unsent` in what it gives, which is the client's whole account.
+    /// Closes all sockets and connections, at once, before the client ends: what waited is `closed_unread` and `closed_unsent` in what it gives, which is the client's whole account.
     pub fn close_all(&mut self) -> IpTotals {
         for id in self.udp.keys().copied().collect::<Vec<_>>() {
             // It is there.
             let _ = self.close(id);
         }
+        self.end_tcp();
         self.client_mut().flush();
         self.counts()
     }
@@ -282,13 +305,14 @@ impl IpClient {
         Ok(socket.has_room(&self.stack))
     }
 
-    /// Whether there is something for the program: a datagram, or room in a socket that had none.
+    /// Whether there is something for the program: a datagram, bytes or the end of a connection, one that was made, or room in a socket that had none.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         let mut all = self.udp.values();
-        all.any(|socket| {
+        let has_datagrams = all.any(|socket| {
             !socket.unread.is_empty() || (socket.is_awaited && socket.has_room(&self.stack))
-        })
+        });
+        has_datagrams || self.is_tcp_ready()
     }
 
     /// Receives and sends what there is, a batch at most; whether there was something.
@@ -297,8 +321,18 @@ impl IpClient {
     /// The multiplexer is gone, or its memory has what an honest one does not write.
     pub fn turn(&mut self) -> Result<bool, ClientError> {
         let now_ns = monotonic_ns();
+        let mut frames = 0;
+        while frames < BATCH && self.receive(now_ns) {
+            frames += 1;
+        }
+        let has_sent = self.send(now_ns)?;
+        Ok(frames > 0 || has_sent)
+    }
+
+    /// Receives one frame; false: there is none.
+    fn receive(&mut self, now_ns: u64) -> bool {
         let udp = &mut self.udp;
-        let frames = self.stack.receive(now_ns, BATCH, |port, ends, payload| {
+        let frames = self.stack.receive(now_ns, 1, |port, ends, payload| {
             let Some(socket) = udp.values_mut().find(|socket| socket.port == port) else {
                 return;
             };
@@ -313,8 +347,10 @@ impl IpClient {
                 payload: payload.to_vec(),
             });
         });
-        let has_sent = self.send(now_ns)?;
-        Ok(frames > 0 || has_sent)
+        if frames > 0 {
+            self.look_at_segment();
+        }
+        frames > 0
     }
 
     /// Sends what waits, as long as it goes; whether something went.
@@ -352,6 +388,7 @@ impl IpClient {
                 break;
             }
         }
+        self.tend_tcp(now_ns);
         self.stack.check()?;
         Ok(has_sent)
     }
@@ -367,7 +404,7 @@ impl IpClient {
                 self.client_mut().flush();
             } else {
                 let left = until.saturating_duration_since(Instant::now());
-                let most = self.stack.patience(monotonic_ns(), left);
+                let most = self.patience(left);
                 self.client_mut().wait(Instant::now() + most)?;
             }
             worked = self.turn()?;
@@ -386,7 +423,7 @@ impl IpClient {
             return Ok(());
         }
         let left = until.saturating_duration_since(Instant::now());
-        let most = self.stack.patience(monotonic_ns(), left);
+        let most = self.patience(left);
         self.client_mut().wait(Instant::now() + most)?;
         self.turn()?;
         self.client_mut().flush();
@@ -408,11 +445,22 @@ impl IpClient {
             if worked {
                 continue;
             }
-            let most = self.stack.patience(monotonic_ns(), most);
+            let most = self.patience(most);
             if self.client_mut().arm()?.is_none() {
                 return Ok(Some(most));
             }
         }
+    }
+
+    /// How long there is nothing to do by itself, at most `most`.
+    fn patience(&mut self, most: Duration) -> Duration {
+        let now_ns = monotonic_ns();
+        let most = self.stack.patience(now_ns, most);
+        let until_ns = self.tcp.values().filter_map(|tcp| tcp.until_ns).min();
+        until_ns.map_or(most, |until_ns| {
+            // What is given up late enough is given up once.
+            most.min(Duration::from_nanos(until_ns.saturating_sub(now_ns)))
+        })
     }
 
     /// Whether there is something for the program, to which room that it waited for is told once.
@@ -421,6 +469,7 @@ impl IpClient {
         for socket in self.udp.values_mut() {
             socket.is_awaited &= !socket.has_room(stack);
         }
+        self.tell_tcp();
         is_ready
     }
 }

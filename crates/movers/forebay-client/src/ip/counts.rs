@@ -74,11 +74,77 @@ impl core::ops::AddAssign for UdpCounts {
     }
 }
 
+/// Bytes of a connection of TCP, or of all that a client had.
+///
+/// `received_bytes` = `taken_bytes` + `unread_bytes` + `closed_unread_bytes`, and `asked_bytes` = `acknowledged_bytes` + `unacknowledged_bytes` +
+/// `closed_unacknowledged_bytes`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpCounts {
+    /// Those that came, in order and once.
+    pub received_bytes: u64,
+    /// Those that the program has taken.
+    pub taken_bytes: u64,
+    /// Those that wait for the program now.
+    pub unread_bytes: u64,
+    /// Those that waited for the program when it closed the connection, or came after that.
+    pub closed_unread_bytes: u64,
+    /// Those that the program handed over.
+    pub asked_bytes: u64,
+    /// Those whose receipt the peer has confirmed.
+    pub acknowledged_bytes: u64,
+    /// Those whose receipt it has not confirmed yet: they wait, or are on their way.
+    pub unacknowledged_bytes: u64,
+    /// Those whose receipt it had not confirmed when the connection was closed and at its end.
+    pub closed_unacknowledged_bytes: u64,
+    /// Connections that the peer refused.
+    pub refused: u64,
+    /// Connections that the peer ended by a reset.
+    pub reset: u64,
+    /// Connections whose peer said nothing for too long.
+    pub timed_out: u64,
+}
+
+impl TcpCounts {
+    pub(super) const NONE: Self = Self {
+        received_bytes: 0,
+        taken_bytes: 0,
+        unread_bytes: 0,
+        closed_unread_bytes: 0,
+        asked_bytes: 0,
+        acknowledged_bytes: 0,
+        unacknowledged_bytes: 0,
+        closed_unacknowledged_bytes: 0,
+        refused: 0,
+        reset: 0,
+        timed_out: 0,
+    };
+}
+
+impl core::ops::AddAssign for TcpCounts {
+    fn add_assign(&mut self, more: Self) {
+        self.received_bytes += more.received_bytes;
+        self.taken_bytes += more.taken_bytes;
+        self.unread_bytes += more.unread_bytes;
+        self.closed_unread_bytes += more.closed_unread_bytes;
+        self.asked_bytes += more.asked_bytes;
+        self.acknowledged_bytes += more.acknowledged_bytes;
+        self.unacknowledged_bytes += more.unacknowledged_bytes;
+        self.closed_unacknowledged_bytes += more.closed_unacknowledged_bytes;
+        self.refused += more.refused;
+        self.reset += more.reset;
+        self.timed_out += more.timed_out;
+    }
+}
+
 /// What a client under a stack has counted in all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IpTotals {
     /// Of all sockets of UDP, those that were closed among them.
     pub udp: UdpCounts,
+    /// Of all connections of TCP, those that were closed among them.
+    pub tcp: TcpCounts,
+    /// Segments of TCP that came for no connection and no listener: their sender is told by a reset.
+    pub segments_unclaimed: u64,
     /// Datagrams that came and that no socket took: none has their port, or the stack refuses them, for their check sum, say.
     pub unclaimed: u64,
     /// What the device has counted, and the client below it: the second party of what was sent.

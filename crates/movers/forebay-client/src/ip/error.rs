@@ -1,6 +1,6 @@
 //! What can be wrong with a socket.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use thiserror::Error;
 
@@ -49,7 +49,7 @@ pub enum IpError {
         kind: &'static str,
     },
     /// A limit that no queue has.
-    #[error("a queue of {found} datagrams; 1 to {most} can be asked for")]
+    #[error("a queue of {found}; 1 to {most} can be asked for")]
     Queue {
         /// The limit that was said.
         found: usize,
@@ -85,6 +85,54 @@ pub enum IpError {
     Full {
         /// How many that are.
         most: usize,
+    },
+    /// Bytes that no connection keeps.
+    #[error("a buffer of {found} bytes; {least} to {most} can be asked for")]
+    Buffer {
+        /// The bytes that were said.
+        found: usize,
+        /// Least that a connection keeps.
+        least: usize,
+        /// Most that it keeps.
+        most: usize,
+    },
+    /// A time-out that no connection has.
+    #[error("a time-out of {found_ms} ms; 100 to 3600000 can be asked for")]
+    Timeout {
+        /// The time that was said, ms.
+        found_ms: u128,
+    },
+    /// The peer has nothing that listens there.
+    #[error("{peer} refuses the connection: nothing listens there")]
+    Refused {
+        /// Where it was to go.
+        peer: SocketAddr,
+    },
+    /// The peer has ended the connection before its time.
+    #[error("{peer} has reset the connection")]
+    Reset {
+        /// The peer.
+        peer: SocketAddr,
+    },
+    /// The peer has said nothing for too long.
+    #[error("{peer} has said nothing for {waited_ms} ms: the connection is given up")]
+    TimedOut {
+        /// The peer.
+        peer: SocketAddr,
+        /// How long that was, ms.
+        waited_ms: u128,
+    },
+    /// The program has said that it sends no more, or the connection is at its end.
+    #[error("nothing more can be sent to {peer}: this end of the connection is shut down")]
+    ShutDown {
+        /// The peer.
+        peer: SocketAddr,
+    },
+    /// The connection is not made.
+    #[error("the connection to {peer} is not made yet")]
+    Connecting {
+        /// The peer.
+        peer: SocketAddr,
     },
     /// It is no client any longer.
     #[error(transparent)]

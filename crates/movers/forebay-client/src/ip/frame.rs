@@ -1,12 +1,12 @@
 //! What is in a frame, and questions for neighbours.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{
     ArpOperation, ArpPacket, ArpRepr, EthernetAddress, EthernetFrame, EthernetProtocol,
     Icmpv6Message, Icmpv6Packet, Icmpv6Repr, IpProtocol, Ipv4Packet, Ipv6Packet, Ipv6Repr,
-    NdiscRepr, UdpPacket,
+    NdiscRepr, TcpPacket, UdpPacket,
 };
 
 use crate::protocol::HEADER_BYTES;
@@ -21,6 +21,15 @@ pub(super) enum Inside {
     Datagram {
         /// Port of its sender.
         from_port: u16,
+        /// Bytes of its payload.
+        bytes: usize,
+    },
+    /// A segment of TCP.
+    Segment {
+        /// Its sender.
+        from: SocketAddr,
+        /// Its receiver.
+        to: SocketAddr,
         /// Bytes of its payload.
         bytes: usize,
     },
@@ -46,11 +55,13 @@ fn read(frame: &[u8]) -> Option<Inside> {
     match frame.ethertype() {
         EthernetProtocol::Ipv4 => {
             let packet = Ipv4Packet::new_checked(frame.payload()).ok()?;
-            carried(packet.next_header(), packet.payload())
+            let ends = [packet.src_addr().into(), packet.dst_addr().into()];
+            carried(packet.next_header(), ends, packet.payload())
         }
         EthernetProtocol::Ipv6 => {
             let packet = Ipv6Packet::new_checked(frame.payload()).ok()?;
-            carried(packet.next_header(), packet.payload())
+            let ends = [packet.src_addr().into(), packet.dst_addr().into()];
+            carried(packet.next_header(), ends, packet.payload())
         }
         EthernetProtocol::Arp => {
             let packet = ArpPacket::new_checked(frame.payload()).ok()?;
@@ -62,12 +73,21 @@ fn read(frame: &[u8]) -> Option<Inside> {
     }
 }
 
-fn carried(protocol: IpProtocol, payload: &[u8]) -> Option<Inside> {
+fn carried(protocol: IpProtocol, ends: [IpAddr; 2], payload: &[u8]) -> Option<Inside> {
     match protocol {
         IpProtocol::Udp => {
             let packet = UdpPacket::new_checked(payload).ok()?;
             Some(Inside::Datagram {
                 from_port: packet.src_port(),
+                bytes: packet.payload().len(),
+            })
+        }
+        IpProtocol::Tcp => {
+            let packet = TcpPacket::new_checked(payload).ok()?;
+            let [from, to] = ends;
+            Some(Inside::Segment {
+                from: SocketAddr::new(from, packet.src_port()),
+                to: SocketAddr::new(to, packet.dst_port()),
                 bytes: packet.payload().len(),
             })
         }

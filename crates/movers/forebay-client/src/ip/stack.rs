@@ -21,6 +21,7 @@ use smoltcp::socket::{tcp, udp};
 use smoltcp::time::Instant;
 use smoltcp::wire::IpCidr;
 
+use super::frame::Inside;
 use super::{IpDevice, Noted};
 use crate::{Client, ClientError};
 use neighbours::{ASK_NS, Clock};
@@ -125,7 +126,7 @@ fn instant(now_ns: u64) -> Instant {
 }
 
 /// Chooses the first numbers of connections, which must differ from those of a run before, and be no one's guess (RFC 6528): made of random keys of the system.
-fn seed() -> u64 {
+pub(super) fn seed() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
@@ -263,6 +264,32 @@ impl Stack {
     /// A socket of TCP, and what it needs to connect.
     pub fn tcp(&mut self, handle: SocketHandle) -> (&mut tcp::Socket<'static>, &mut Interface) {
         (self.sockets.get_mut(handle), &mut self.interface)
+    }
+
+    /// A socket of TCP, to look at.
+    pub(super) fn tcp_of(&self, handle: SocketHandle) -> &tcp::Socket<'static> {
+        self.sockets.get(handle)
+    }
+
+    /// The port and the sender of the segment of TCP in the last frame that came, if it has one.
+    pub(super) const fn segment(&self) -> Option<(u16, SocketAddr)> {
+        match self.device.brought {
+            Inside::Segment { from, to, .. } => Some((to.port(), from)),
+            _ => None,
+        }
+    }
+
+    /// Whether a segment went from this port to that end since they were forgotten.
+    pub(super) fn has_sent_segment(&self, port: u16, to: SocketAddr) -> bool {
+        let noted = self.device.noted.as_ref();
+        noted.is_some_and(|noted| noted.segments.contains(&(port, to)))
+    }
+
+    /// Forgets which segments went.
+    pub(super) fn forget_segments(&mut self) {
+        if let Some(noted) = &mut self.device.noted {
+            noted.segments.clear();
+        }
     }
 
     /// Removes a socket of TCP.

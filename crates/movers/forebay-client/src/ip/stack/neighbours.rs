@@ -70,6 +70,14 @@ impl Stack {
         way.map(|way| way.via_router.into())
     }
 
+    /// Asks for the neighbour that a packet to this address goes to, if there is a buffer.
+    pub(in crate::ip) fn ask_for(&mut self, to: IpAddr, now_ns: u64) {
+        let is_ready = self.device.client.is_ready().unwrap_or(false);
+        if let Some(hop) = self.hop(to).filter(|_| is_ready) {
+            self.ask(hop, now_ns);
+        }
+    }
+
     /// Asks for a neighbour, unless somebody did so within [`ASK_NS`].
     pub(super) fn ask(&mut self, target: IpAddr, now_ns: u64) {
         if self.asked.iter().any(|(one, _)| *one == target) {
