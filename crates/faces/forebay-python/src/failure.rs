@@ -95,6 +95,11 @@ pub(crate) fn stack(text: &'static str) -> PyErr {
     PyRuntimeError::new_err(text)
 }
 
+/// A call that would have to wait, and may not.
+pub(crate) fn would_block() -> PyErr {
+    PyBlockingIOError::new_err("nothing is there, and timeout is 0")
+}
+
 /// A wait that has ended with nothing.
 pub(crate) fn timed_out() -> PyErr {
     PyTimeoutError::new_err("timed out")

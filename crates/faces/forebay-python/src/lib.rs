@@ -16,6 +16,7 @@ mod gathered;
 mod keeper;
 mod mux_client;
 mod mux_socket;
+mod mux_tcp;
 mod publisher;
 mod receiver;
 mod sender;
@@ -31,6 +32,8 @@ mod _native {
     use crate::mux_client::MuxClient;
     #[pymodule_export]
     use crate::mux_socket::UdpSocket;
+    #[pymodule_export]
+    use crate::mux_tcp::{TcpListener, TcpSocket};
     #[pymodule_export]
     use crate::publisher::Publisher;
     #[pymodule_export]

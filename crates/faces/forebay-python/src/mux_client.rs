@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use forebay_client::ip::{Datagrams, IpClient, IpTotals, Network, SocketId, UdpCounts, UdpLimits};
+use forebay_client::ip::{IpClient, IpTotals, Network, SocketId, UdpLimits};
 use forebay_client::protocol::Welcome;
 use forebay_client::{Client, Woken};
 use pyo3::prelude::*;
@@ -15,7 +15,8 @@ use pyo3::types::{PyAny, PyBytes, PyDict, PyTuple};
 use crate::arguments;
 use crate::buffers::payload;
 use crate::failure;
-use crate::mux_socket::UdpSocket;
+use crate::mux_socket::{UdpSocket, terms};
+use crate::mux_tcp::{self, TcpListener, TcpSocket};
 use crate::turnstile::Turnstile;
 
 /// One wait: a signal and another thread cost this much.
@@ -82,7 +83,9 @@ impl MuxClient {
         let lost = std::mem::take(&mut *self.lost.lock().unwrap_or_else(PoisonError::into_inner));
         if let Some(Kind::Ip(ip)) = kind {
             // One that is closed stays so.
-            lost.into_iter().for_each(|id| drop(ip.close(id)));
+            for id in lost {
+                let _ = ip.close(id).is_err() && ip.tcp_close(id).is_err();
+            }
         }
     }
 
@@ -155,29 +158,6 @@ impl MuxClient {
             Ok(())
         })
     }
-}
-
-/// Terms of sockets under their names.
-pub(crate) fn terms(counts: &UdpCounts) -> Vec<(String, u64)> {
-    let all: [(&str, Datagrams); 11] = [
-        ("received", counts.received),
-        ("taken", counts.taken),
-        ("queue_full", counts.queue_full),
-        ("unread", counts.unread),
-        ("closed_unread", counts.closed_unread),
-        ("asked", counts.asked),
-        ("sent", counts.sent),
-        ("unresolved", counts.unresolved),
-        ("no_way", counts.no_way),
-        ("unsent", counts.unsent),
-        ("closed_unsent", counts.closed_unsent),
-    ];
-    let mut said = vec![("refused_full".to_owned(), counts.refused_full)];
-    for (name, of) in all {
-        said.push((name.to_owned(), of.items));
-        said.push((format!("{name}_bytes"), of.bytes));
-    }
-    said
 }
 
 #[pymethods]
@@ -315,6 +295,47 @@ impl MuxClient {
         Ok(UdpSocket::new(slf.unbind(), id, port))
     }
 
+    /// A connection of TCP to (host, port), which is waited for up to `timeout` seconds, without an end when it is None. It keeps so many bytes each way, and is
+    /// given up when its peer says nothing for `peer_timeout` seconds. Raises ConnectionRefusedError, ConnectionResetError or TimeoutError.
+    #[pyo3(signature = (address, timeout=None, *, buffer_bytes=262_144, peer_timeout=None))]
+    fn tcp_connect(
+        slf: Bound<'_, Self>,
+        address: &Bound<'_, PyAny>,
+        timeout: Option<&Bound<'_, PyAny>>,
+        buffer_bytes: usize,
+        peer_timeout: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<TcpSocket> {
+        let (this, py) = (slf.get(), slf.py());
+        let limit = arguments::timeout(timeout)?;
+        let to = arguments::host_and_port(address)?;
+        let limits = mux_tcp::limits(buffer_bytes, peer_timeout)?;
+        this.have_ip(py, Network::default(), false)?;
+        let id = this.with_ip(py, |ip| ip.tcp_connect(to, limits).map_err(failure::of_ip))?;
+        mux_tcp::connection(slf.unbind(), py, id, limit)
+    }
+
+    /// What listens for connections of TCP at a port of all addresses of the client, or at one that is free (0): so many of them wait for the program, 1 to 64,
+    /// and one that comes then is refused.
+    #[pyo3(signature = (port=None, *, backlog=16, buffer_bytes=262_144, peer_timeout=None))]
+    fn tcp_listen(
+        slf: Bound<'_, Self>,
+        port: Option<&Bound<'_, PyAny>>,
+        backlog: usize,
+        buffer_bytes: usize,
+        peer_timeout: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<TcpListener> {
+        let (this, py) = (slf.get(), slf.py());
+        let port = port.map(arguments::port).transpose()?.unwrap_or(0);
+        let limits = mux_tcp::limits(buffer_bytes, peer_timeout)?;
+        this.have_ip(py, Network::default(), false)?;
+        let (id, port) = this.with_ip(py, |ip| {
+            let id = ip.tcp_listen(port, backlog, limits);
+            let id = id.map_err(failure::of_ip)?;
+            Ok((id, ip.tcp_port(id).map_err(failure::of_ip)?))
+        })?;
+        Ok(mux_tcp::listener(slf.unbind(), id, port))
+    }
+
     /// Has the stack work up to `timeout` seconds, without an end when it is None: 'ready' if a socket has something, 'due' when the time is over.
     #[pyo3(signature = (timeout=None))]
     fn wait_ip(
@@ -336,8 +357,9 @@ impl MuxClient {
         Ok(armed.map_or(0.0, |most| most.as_secs_f64()))
     }
 
-    /// What became of all datagrams of the client: received = taken + queue_full + unread + closed_unread, asked = sent + unresolved + no_way + unsent +
-    /// closed_unsent, each with `_bytes` as well; also when it is closed. `frames_sent` is what the multiplexer was handed, `unclaimed` came for no socket; `no_room`, `answers_lost`
+    /// What became of all datagrams and connections of the client: received = taken + queue_full + unread + closed_unread, asked = sent + unresolved + no_way + unsent +
+    /// closed_unsent, each with `_bytes` as well; also when it is closed. Of connections: tcp_received_bytes = tcp_taken_bytes + tcp_unread_bytes + tcp_closed_unread_bytes, tcp_asked_bytes =
+    /// tcp_acknowledged_bytes + tcp_unacknowledged_bytes + tcp_closed_unacknowledged_bytes. `frames_sent` is what the multiplexer was handed, `unclaimed` came for no socket; `no_room`, `answers_lost`
     /// and `foreign_tag` are of frames.
     fn ip_counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let totals = match self.last.get() {
@@ -348,9 +370,21 @@ impl MuxClient {
         for (name, count) in terms(&totals.udp) {
             said.set_item(name, count)?;
         }
+        for (name, count) in mux_tcp::terms(&totals.tcp) {
+            said.set_item(format!("tcp_{name}"), count)?;
+        }
         for (name, count) in [
             ("frames_sent", totals.device.datagrams_sent),
             ("frames_sent_bytes", totals.device.datagrams_sent_bytes),
+            ("segments_sent", totals.device.segments_sent),
+            ("segments_sent_bytes", totals.device.segments_sent_bytes),
+            ("segments_received", totals.device.segments_received),
+            (
+                "segments_received_bytes",
+                totals.device.segments_received_bytes,
+            ),
+            ("segments_unclaimed", totals.segments_unclaimed),
+            ("others_sent", totals.device.others_sent),
             ("unclaimed", totals.unclaimed),
             ("no_room", totals.device.no_room),
             ("answers_lost", totals.device.answers_lost),

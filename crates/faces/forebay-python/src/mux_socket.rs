@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use forebay_client::ip::{IpError, SocketId};
+use forebay_client::ip::{Datagrams, IpError, SocketId, UdpCounts};
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyBytes, PyDict, PyTuple};
 
 use crate::arguments;
 use crate::buffers::payload;
 use crate::failure;
-use crate::mux_client::{MuxClient, SLICE, terms};
+use crate::mux_client::{MuxClient, SLICE};
 
 /// A socket of UDP over the IP stack of a client of the multiplexer, in the way of Python's own: `MuxClient.udp` opens it.
 ///
@@ -30,7 +30,7 @@ impl Drop for UdpSocket {
 }
 
 /// A host and a port.
-type Address = (String, u16);
+pub(crate) type Address = (String, u16);
 
 impl UdpSocket {
     pub(crate) const fn new(client: Py<MuxClient>, id: SocketId, port: u16) -> Self {
@@ -38,8 +38,31 @@ impl UdpSocket {
     }
 }
 
+/// Terms of sockets under their names.
+pub(crate) fn terms(counts: &UdpCounts) -> Vec<(String, u64)> {
+    let all: [(&str, Datagrams); 11] = [
+        ("received", counts.received),
+        ("taken", counts.taken),
+        ("queue_full", counts.queue_full),
+        ("unread", counts.unread),
+        ("closed_unread", counts.closed_unread),
+        ("asked", counts.asked),
+        ("sent", counts.sent),
+        ("unresolved", counts.unresolved),
+        ("no_way", counts.no_way),
+        ("unsent", counts.unsent),
+        ("closed_unsent", counts.closed_unsent),
+    ];
+    let mut said = vec![("refused_full".to_owned(), counts.refused_full)];
+    for (name, of) in all {
+        said.push((name.to_owned(), of.items));
+        said.push((format!("{name}_bytes"), of.bytes));
+    }
+    said
+}
+
 /// What is left of a time, and how much of it one look takes; an error when nothing is.
-fn slice(limit: Option<Duration>, begun: Instant, is_first: bool) -> PyResult<Duration> {
+pub(crate) fn slice(limit: Option<Duration>, begun: Instant, is_first: bool) -> PyResult<Duration> {
     let left = limit.map(|limit| limit.saturating_sub(begun.elapsed()));
     match left {
         Some(Duration::ZERO) if !is_first => Err(failure::timed_out()),

@@ -264,6 +264,98 @@ def test_what_a_socket_cannot_do_is_an_error_of_pythons_own(request, tmp_path):
     assert last["asked"] == sum(last[term] for term in ("sent", "unresolved", "no_way", "closed_unsent"))
 
 
+def connected(client):
+    """A socket of Python's own and one over the stack, with a connection between."""
+    with client.tcp_listen(9501) as listener:
+        own = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        own.settimeout(LIMIT)
+        thread = threading.Thread(target=own.connect, args=[("10.0.0.10", listener.port)])
+        thread.start()
+        tcp, peer = listener.accept(LIMIT)
+        thread.join()
+        assert peer == tcp.getpeername() == own.getsockname() and tcp.port == 9501
+        return own, tcp
+
+
+def test_connections_carry_the_same_both_ways_and_what_ends_them_is_an_error_of_pythons_own(request, tmp_path):
+    if not is_inside(request):
+        return
+    subprocess.run("ip address add 10.0.0.9/24 dev near".split(), check=True)
+    world = World(tmp_path)
+    client = world.client()
+    stream = bytes(at % 251 for at in range(1 << 20))
+    own, tcp = connected(client)
+    # More than both ends keep, there and back.
+    thread = threading.Thread(target=lambda: (own.sendall(stream), own.shutdown(socket.SHUT_WR)))
+    thread.start()
+    back = []
+    reads = threading.Thread(target=lambda: back.append(b"".join(iter(lambda: own.recv(65536), b""))))
+    reads.start()
+    while data := tcp.recv(100_000, LIMIT):
+        tcp.sendall(data, LIMIT)
+    tcp.shutdown()
+    with pytest.raises(BrokenPipeError):
+        tcp.send(b"more")
+    while reads.is_alive():
+        client.wait_ip(0.01)
+    thread.join()
+    assert back == [stream] and tcp.recv(1) == b""
+    counts = tcp.counts()
+    assert [counts[term] for term in ("received_bytes", "taken_bytes", "asked_bytes")] == [len(stream)] * 3
+    tcp.close()
+    with pytest.raises(OSError) as closed:
+        tcp.recv(1)
+    assert closed.value.errno == errno.EBADF
+    own.close()
+    # One that is closed with something unread resets.
+    own, tcp = connected(client)
+    with pytest.raises(BlockingIOError):
+        tcp.recv(1, 0)
+    with pytest.raises(TimeoutError):
+        tcp.recv(1, 0.01)
+    tcp.sendall(b"unread")
+    own.recv(1, socket.MSG_PEEK)
+    own.close()
+    with pytest.raises(ConnectionResetError):
+        tcp.recv(1, LIMIT)
+    own, tcp = connected(client)
+    own.sendall(b"unread")
+    wait_until(lambda: client.wait_ip(0.01) and tcp.counts()["unread_bytes"] == 6, "what was sent")
+    # The program has lost it.
+    del tcp
+    client.wait_ip(0.01)
+    with pytest.raises(ConnectionResetError):
+        own.recv(1)
+    own.close()
+    with pytest.raises(ConnectionRefusedError):
+        client.tcp_connect(("10.0.0.9", 1), LIMIT)
+    with pytest.raises(TimeoutError):
+        client.tcp_connect(("10.0.0.77", 1), 0.01)
+    with pytest.raises(TimeoutError, match="has said nothing for 100 ms"):
+        client.tcp_connect(("10.0.0.77", 1), peer_timeout=0.1)
+    with pytest.raises(ValueError, match="a buffer of 1 bytes"):
+        client.tcp_listen(buffer_bytes=1)
+    far = socket.create_server(("10.0.0.9", 0))
+    with client.tcp_connect(far.getsockname(), LIMIT) as tcp:
+        own, _ = far.accept()
+        own.settimeout(LIMIT)
+        tcp.sendall(memoryview(b"hello"))
+        assert own.recv(100) == b"hello"
+        # The peer closes first.
+        own.close()
+        assert tcp.recv(100, LIMIT) == b""
+    far.close()
+    client.close()
+    last = client.ip_counts()
+    assert last["tcp_received_bytes"] == last["tcp_taken_bytes"] + last["tcp_closed_unread_bytes"] == len(stream) + 6
+    asked = len(stream) + len(b"unread" + b"hello")
+    assert last["tcp_asked_bytes"] == last["tcp_acknowledged_bytes"] + last["tcp_closed_unacknowledged_bytes"] == asked
+    assert (last["tcp_refused"], last["tcp_reset"], last["tcp_timed_out"]) == (1, 1, 1)
+    record = world.end()
+    place = record["clients"][0]
+    assert place["packets_asked"] == sum(last[term] for term in ("sent", "segments_sent", "others_sent")) and place["lies"] == {}
+
+
 def test_what_cannot_be_is_an_error_with_its_reason(request, tmp_path):
     if not is_inside(request):
         return
@@ -301,8 +393,8 @@ def test_what_cannot_be_is_an_error_with_its_reason(request, tmp_path):
 
 def test_the_stub_says_what_is_there():
     stub = Path(forebay.__file__).with_name("__init__.pyi").read_text()
-    for of, count in ((forebay.MuxClient, 19), (forebay.UdpSocket, 5)):
+    for of, count in ((forebay.MuxClient, 21), (forebay.UdpSocket, 5), (forebay.TcpSocket, 8), (forebay.TcpListener, 3)):
         public = [name for name in vars(of) if not name.startswith("_")]
-        assert len(public) == count and all(f"    def {name}(self" in stub for name in public)
+        assert len(public) == count and all(f"    def {name}(" in stub for name in public)
         assert all(getattr(of, name).__doc__ for name in public)
         assert of.__doc__ and of.__module__ == "forebay"
