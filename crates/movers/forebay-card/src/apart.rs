@@ -331,10 +331,9 @@ impl ApartSend {
 
     /// Shows the thread what was taken, and wakes it if it sleeps.
     fn show(&mut self) {
-        if std::mem::take(&mut self.unshown) > 0 {
-            self.places.publish();
-            self.places.data.notify();
-        }
+        self.unshown = 0;
+        self.places.publish();
+        self.places.data.notify();
     }
 
     fn place(&mut self) -> Option<Frame> {

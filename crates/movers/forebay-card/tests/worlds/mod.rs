@@ -12,7 +12,7 @@ use forebay_card::{Driver, FRAME_BYTES_MAX, Link, apart, emulated, packet, pcap,
 use forebay_link::packet::{
     BATCH_FRAMES_MAX, Event, FrameBatch, PacketPort, PortOptions, RingSize, SendPort, Stopped,
 };
-use forebay_link::pcap::Frames;
+use forebay_link::pcap::{CaptureError, Frames};
 use forebay_sys::clock::monotonic_ns;
 use forebay_sys::eventfd::EventFd;
 use forebay_sys::wait::{self, Woken};
@@ -427,8 +427,13 @@ impl Far for Files {
     fn receive(&mut self) -> Vec<Vec<u8>> {
         let mut frames = Frames::new(File::open(&self.output).unwrap()).unwrap();
         let mut all = Vec::new();
-        while frames.advance().unwrap() {
-            all.push(frames.frame().bytes.to_vec());
+        loop {
+            match frames.advance() {
+                Ok(true) => all.push(frames.frame().bytes.to_vec()),
+                // The file's end may lie within a packet while another thread writes it: that one comes with the next look.
+                Ok(false) | Err(CaptureError::Cut { .. }) => break,
+                Err(error) => panic!("{error}"),
+            }
         }
         let new = all.split_off(self.read);
         self.read += new.len();

@@ -31,6 +31,8 @@ const RING_WAIT: Duration = Duration::from_millis(20);
 const LOAD_BPS: u64 = 960_000_000;
 const LIMIT_BPS: u64 = 100_000_000;
 const SOJOURN_MAX_US: u64 = 10_000;
+/// Asked of each of two clients over a wire: beside its switch and the multiplexer, a generator on one of two CPUs makes hardly more.
+const WIRED_BPS: u64 = 450_000_000;
 /// Asked of each of two clients that work hard: more than one CPU can do for both, and less than the generator can make on another.
 const OVERLOAD_BPS: u64 = 360_000_000;
 const WIRE_BPS: u64 = 1_000_000_000;
@@ -407,11 +409,10 @@ fn favoured(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
         niceness: NICENESS,
         ..of(load_bps)
     };
-    let half = LOAD_BPS / 2;
     let wired = Options {
         policy: PolicyChoice::Priority,
         wire_bps: Some(WIRE_BPS),
-        ..options(session, vec![of(half), behind(half)])
+        ..options(session, vec![of(WIRED_BPS), behind(WIRED_BPS)])
     };
     // The generator stands for another host: it has a CPU of its own, and the overload is of daemon and clients on theirs.
     let cpus = sched::cpus();
@@ -431,7 +432,7 @@ fn favoured(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
         ..wired.clone()
     };
     for (what, options) in [
-        ("mux, priority, 480 and 480 Mbit/s asked on 1 Gbit/s", wired),
+        ("mux, priority, 450 and 450 Mbit/s asked on 1 Gbit/s", wired),
         (
             "mux, heavy, 360 and 360 Mbit/s asked, daemon and clients on one CPU, 512 receive buffers, 256 of them guaranteed",
             overloaded,
