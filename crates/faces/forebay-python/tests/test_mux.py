@@ -281,6 +281,8 @@ def test_connections_carry_the_same_both_ways_and_what_ends_them_is_an_error_of_
     if not is_inside(request):
         return
     subprocess.run("ip address add 10.0.0.9/24 dev near".split(), check=True)
+    # No card cuts what Linux would have a card cut.
+    subprocess.run("ip link set near gso_max_segs 1".split(), check=True)
     world = World(tmp_path)
     client = world.client()
     stream = bytes(at % 251 for at in range(1 << 20))
