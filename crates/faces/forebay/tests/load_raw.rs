@@ -412,7 +412,7 @@ fn frames_that_have_become_too_long_are_lost_by_name() {
         "--rate",
         "500pps",
         "--timeout",
-        LONG,
+        "2s",
         "--out",
         &out,
     ];
@@ -430,7 +430,10 @@ fn frames_that_have_become_too_long_are_lost_by_name() {
     });
     let json = end(run);
     let target = &json["targets"][0];
-    assert_eq!(number(target, "packets_lost"), 0, "{json}");
+    // One that was under way at that moment is longer than its receiver takes now.
+    let lost = json["drops"]["load_flight.time_out.A"]["items"].as_u64();
+    assert_eq!(number(target, "packets_lost"), lost.unwrap_or(0), "{json}");
+    assert!(lost.unwrap_or(0) <= 64, "{json}");
     let refused = number(target, "packets_refused");
     assert_eq!(
         json["drops"]["load_send.too_long.A"]["items"], refused,
