@@ -401,8 +401,9 @@ int32_t forebay_client_udp_port(forebay_client *client, uint32_t socket);
 int32_t forebay_client_udp_close(forebay_client *client, uint32_t socket);
 
 /** Closes all sockets, and flushes: what waited in them is counted as closed_unread and
-    closed_unsent. Called before forebay_client_disconnect(), it leaves nothing in the counts
-    that has no end. */
+    closed_unsent. Connections are reset, also those that were closed and have bytes that their
+    peers have not acknowledged. Called before forebay_client_disconnect(), it leaves nothing in
+    the counts that has no end. */
 int32_t forebay_client_ip_close(forebay_client *client);
 
 /** Sends a copy of a datagram, with the next forebay_client_flush() or call that waits. It waits

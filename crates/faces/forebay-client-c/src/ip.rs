@@ -86,7 +86,8 @@ pub unsafe extern "C" fn forebay_client_udp_close(client: *mut ForebayClient, so
     guarded(|| unsafe { ForebayClient::enter(client, close) })
 }
 
-/// Closes all sockets, and flushes: what waited in them is counted as closed_unread and closed_unsent. Called before forebay_client_disconnect(), it leaves
+/// Closes all sockets, and flushes: what waited in them is counted as closed_unread and closed_unsent. Connections are reset, also those that
+/// were closed and have bytes that their peers have not acknowledged. Called before forebay_client_disconnect(), it leaves
 /// nothing in the counts that has no end.
 ///
 /// # Safety

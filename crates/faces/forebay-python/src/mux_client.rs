@@ -395,7 +395,7 @@ impl MuxClient {
         Ok(said)
     }
 
-    /// Flushes, and gives the place up. What was sent goes out as far as the card takes it at once. Its sockets are closed first, as `close` of each does.
+    /// Flushes, and gives the place up. What was sent goes out as far as the card takes it at once. Its sockets are closed first. Connections are reset, also those that were closed and have bytes that their peers have not acknowledged: a program that wants these there waits until `tcp_unacknowledged_bytes` of `counts` is 0.
     fn close(&self, py: Python<'_>) {
         py.detach(|| match self.client.enter().take() {
             Some(Kind::Frames(mut client)) => client.flush(),

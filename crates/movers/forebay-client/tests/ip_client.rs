@@ -423,6 +423,37 @@ fn each_receiver_is_asked_for_and_none_is_given_up_for_the_sake_of_another() {
 }
 
 #[test]
+fn a_datagram_behind_a_question_for_its_receiver_sleeps_until_the_next_one() {
+    const MS: u64 = 1_000_000;
+    let (client, mut at) = place(1, None, &["10.0.0.1"]);
+    let mut stack = Stack::open(client, &Network::default(), 0);
+    let ports = [1, 2].map(|number| stack.bind(number).unwrap());
+    let ends = || Ends {
+        remote: to("10.0.0.77", 9),
+        local: None,
+    };
+    let mut fates = Vec::new();
+    let mut turn = |stack: &mut Stack, now_ns| {
+        stack.egress(now_ns, |port, _, fate| fates.push((port, fate)));
+        stack.client_mut().flush();
+        fates.clone()
+    };
+    assert!(stack.put(ports[0], ends(), b"one", 0));
+    assert_eq!(turn(&mut stack, 0), []);
+    assert!(stack.put(ports[1], ends(), b"two", 500 * MS));
+    assert_eq!(turn(&mut stack, 500 * MS), []);
+    assert_eq!(questions(&at.taken()).len(), 1);
+    let sleep = stack.patience(500 * MS, Duration::from_secs(9));
+    assert_eq!(sleep, Duration::from_millis(500));
+    // The time of the second one begins with the question behind it.
+    assert_eq!(turn(&mut stack, 1_000 * MS), []);
+    assert_eq!(questions(&at.taken()).len(), 1);
+    let lost = ports.map(|port| (port, Fate::Unresolved));
+    assert_eq!(turn(&mut stack, 3_999 * MS), lost[..1]);
+    assert_eq!(turn(&mut stack, 4_000 * MS), lost);
+}
+
+#[test]
 fn a_dead_receiver_of_one_socket_keeps_no_datagram_of_another_back() {
     let (mut a, mut b) = (Station::new(1, None), Station::new(2, None));
     let dead = a.ip.udp(1, UdpLimits::default()).unwrap();

@@ -224,7 +224,7 @@ fn a_connection_that_fails_has_a_name_and_its_bytes_an_end() {
     assert_eq!((of.closed_unread_bytes, of.unread_bytes), (6, 0));
     // The peer says nothing any more.
     let brief = TcpLimits {
-        timeout: Duration::from_millis(300),
+        timeout: Duration::from_secs(2),
         ..SMALL
     };
     let listener = b.ip.tcp_listen(PORT, 1, SMALL).unwrap();
@@ -237,7 +237,13 @@ fn a_connection_that_fails_has_a_name_and_its_bytes_an_end() {
     });
     let silent = a.ip.tcp_receive(of_a, &mut room);
     assert!(
-        matches!(silent, Err(IpError::TimedOut { waited_ms: 300, .. })),
+        matches!(
+            silent,
+            Err(IpError::TimedOut {
+                waited_ms: 2_000,
+                ..
+            })
+        ),
         "{silent:?}"
     );
     a.ip.tcp_close(of_a).unwrap();
@@ -259,6 +265,29 @@ fn a_connection_that_fails_has_a_name_and_its_bytes_an_end() {
     assert_eq!((last.unacknowledged_bytes, last.unread_bytes), (0, 0));
     assert_eq!(last.closed_unacknowledged_bytes, 13);
     assert_closed(&b.ip);
+}
+
+#[test]
+fn a_connection_that_waits_for_late_segments_lets_the_program_sleep() {
+    let (mut a, mut b) = (Station::new(1, None), Station::new(2, None));
+    let brief = TcpLimits {
+        timeout: Duration::from_secs(2),
+        ..SMALL
+    };
+    let listener = b.ip.tcp_listen(PORT, 1, SMALL).unwrap();
+    let of_a = a.ip.tcp_connect(to("10.0.0.2", PORT), brief).unwrap();
+    carry(&mut a, &mut b);
+    let of_b = b.ip.tcp_accept(listener).unwrap().unwrap();
+    a.ip.tcp_close(of_a).unwrap();
+    let closed = Instant::now();
+    carry(&mut a, &mut b);
+    // The peer closes late, so that its last segments are waited for behind the time-out.
+    wait_for(|| closed.elapsed() > brief.timeout / 2);
+    b.ip.tcp_close(of_b).unwrap();
+    carry(&mut a, &mut b);
+    wait_for(|| closed.elapsed() > brief.timeout);
+    let sleep = a.ip.arm(Duration::from_secs(60)).unwrap().unwrap();
+    assert!(sleep > Duration::from_millis(1), "{sleep:?}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use forebay_sys::clock::monotonic_ns;
+use smoltcp::socket::tcp::State;
 
 use super::counts::Datagrams;
 use super::stack::seed;
@@ -218,6 +219,9 @@ impl IpClient {
     }
 
     /// Closes all sockets and connections, at once, before the client ends: what waited is `closed_unread` and `closed_unsent` in what it gives, which is the client's whole account.
+    ///
+    /// Connections are reset, also those that were closed in order and have bytes that their peers have not acknowledged (`closed_unacknowledged_bytes`). A program that wants them
+    /// there waits until `unacknowledged_bytes` is 0 first.
     pub fn close_all(&mut self) -> IpTotals {
         for id in self.udp.keys().copied().collect::<Vec<_>>() {
             // It is there.
@@ -456,7 +460,9 @@ impl IpClient {
     fn patience(&mut self, most: Duration) -> Duration {
         let now_ns = monotonic_ns();
         let most = self.stack.patience(now_ns, most);
-        let until_ns = self.tcp.values().filter_map(|tcp| tcp.until_ns).min();
+        // One that only waits for late segments of its peer is ended by smoltcp.
+        let ending = self.tcp.values().filter(|tcp| tcp.state != State::TimeWait);
+        let until_ns = ending.filter_map(|tcp| tcp.until_ns).min();
         until_ns.map_or(most, |until_ns| {
             // What is given up late enough is given up once.
             most.min(Duration::from_nanos(until_ns.saturating_sub(now_ns)))

@@ -449,12 +449,13 @@ impl Stack {
 
     /// When a datagram that waits is to be looked at, ns: its neighbour is asked for again, or it is given up.
     fn due_ns(&self, waiting: &Waiting, now_ns: u64) -> u64 {
-        let Some(since_ns) = waiting.clock.runs_since_ns else {
-            return now_ns;
-        };
-        let over_ns = since_ns + waiting.clock.left_ns;
         let hop = |asked: &&(IpAddr, u64)| Some(asked.0) == waiting.hop;
         let again_ns = self.asked.iter().find(hop).map(|(_, at)| at + ASK_NS);
+        let Some(since_ns) = waiting.clock.runs_since_ns else {
+            // The neighbour was asked for just before: nobody asks anew until that is old.
+            return again_ns.unwrap_or(now_ns);
+        };
+        let over_ns = since_ns + waiting.clock.left_ns;
         again_ns.map_or(over_ns, |again_ns| over_ns.min(again_ns))
     }
 }

@@ -24,7 +24,7 @@ pub struct TcpLimits {
     pub receive_bytes: usize,
     /// Bytes that the peer has not acknowledged, 2,048 to 16 Mi.
     pub send_bytes: usize,
-    /// Longest that the peer may say nothing, 0.1 s to 1 h, also while the connection is made: it is asked three times meanwhile, and given up then.
+    /// Longest that the peer may say nothing, 0.1 s to 1 h, also while the connection is made: it is asked three times meanwhile, and given up then. The stack hears and asks in calls of the client alone: a program that makes none for so long loses connections that were well.
     pub timeout: Duration,
 }
 
