@@ -121,7 +121,7 @@ fn run(pace: Pace, ways: &[Way], room: usize, front: usize) -> (Load, Model) {
             let mut packet = vec![0xee; due.bytes];
             load.emit(0, due, &mut packet);
             assert_eq!(packet[..front], [0xee; FRONT_MAX][..front]);
-            // Who sends it back changes what is in front.
+            // The far end changes what is in front.
             packet[..front].fill(0x11);
             let way = &ways[(due.sequence % ways.len() as u64) as usize];
             if matches!(way, Way::Refuse) {

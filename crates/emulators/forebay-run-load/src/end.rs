@@ -46,7 +46,7 @@ pub(crate) struct RingCounts {
     pub(crate) came: u64,
     /// Those that found the ring full, by the kernel's count.
     pub(crate) dropped: u64,
-    /// Those that were taken, by the count of those who take them.
+    /// Those that were taken, counted when they are.
     pub(crate) taken: u64,
     /// Those that wait, by the heads of the ring.
     pub(crate) held: u64,

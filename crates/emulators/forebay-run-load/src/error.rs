@@ -48,7 +48,7 @@ pub enum LoadError {
         target: String,
         /// Its address.
         station: Station,
-        /// Whose address it is already.
+        /// What has this address already.
         is: String,
     },
     /// A loopback interface.

@@ -143,7 +143,9 @@ fn target(text: &str) -> Result<Address, String> {
 fn ethertype(text: &str) -> Result<u16, String> {
     let hexadecimal = text.strip_prefix("0x");
     let number = hexadecimal.map_or_else(|| text.parse(), |it| u16::from_str_radix(it, 16));
-    let number = number.ok().filter(|number| *number >= 0x0600);
+    // `0x+88b5` is none.
+    let number = number.ok().filter(|_| !text.contains('+'));
+    let number = number.filter(|number| *number >= 0x0600);
     let number = number.ok_or_else(|| format!("{text:?}: write it as 0x88b5, 0x0600 to 0xffff"))?;
     let is_kernels = KERNELS_TYPES.contains(&number);
     (!is_kernels).then_some(number).ok_or_else(|| {

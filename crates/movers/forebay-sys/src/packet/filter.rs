@@ -11,7 +11,7 @@ const LOAD_WORD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
 const IS_EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
 const HAS_BITS: u32 = libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K;
 const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
-/// Where the kernel keeps whose a packet is, by its address (`PACKET_HOST` and others).
+/// Where the kernel keeps a packet's kind by its address (`PACKET_HOST` and others).
 const KIND: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE).cast_unsigned();
 /// The packet is for this interface.
 const FOR_US: u32 = libc::PACKET_HOST as u32;
