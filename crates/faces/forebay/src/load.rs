@@ -379,7 +379,7 @@ mod tests {
     fn types_of_frames_are_none_of_the_kernels() {
         assert_eq!(ethertype("0x88B5"), Ok(0x88b5));
         assert_eq!(ethertype("34998"), Ok(0x88b6));
-        for wrong in ["", "0x", "88b5", "0x5ff", "0x10000", "-1"] {
+        for wrong in ["", "0x", "88b5", "0x5ff", "0x10000", "0x+88b5", "-1"] {
             assert!(ethertype(wrong).unwrap_err().contains("0x0600"), "{wrong}");
         }
         for kernels in ["0x0800", "0x86dd", "0x8100"] {
