@@ -2,7 +2,6 @@
 
 use forebay_ledger::Leak;
 use forebay_run::Stop;
-use forebay_testing::wait_for;
 
 use super::*;
 use crate::driver::{FRAME_BYTES_MAX, apart};
@@ -16,13 +15,20 @@ fn apart_rig(options: &EmulatedOptions) -> Rig {
     rig
 }
 
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let most_ns = monotonic_ns() + 30_000_000_000;
+    while !is_so() {
+        assert!(monotonic_ns() < most_ns, "{what} did not come");
+    }
+}
+
 #[test]
 fn a_client_has_its_buffers_back_when_the_thread_has_sent() {
     let mut rig = apart_rig(&EmulatedOptions::default());
     let mut client = rig.join("a");
     client.send(250);
     let mut freed = 0;
-    wait_for(|| {
+    until("all buffers", || {
         // It sleeps between, until the thread wakes it.
         if rig.daemon.round(monotonic_ns()).unwrap() == 0 {
             rig.daemon

@@ -83,7 +83,7 @@ enum Step {
     Round,
     Take(usize, usize),
     Free(usize, usize),
-    /// Gives this number back, which nobody has or another one may have; not one of its own.
+    /// Gives this number back, whether or not it has it.
     Lie(usize, u32),
 }
 
@@ -93,7 +93,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => Just(Step::Round),
         4 => (0..2_usize, 0..8_usize).prop_map(|(place, most)| Step::Take(place, most)),
         3 => (0..2_usize, 0..8_usize).prop_map(|(place, most)| Step::Free(place, most)),
-        2 => (0..2_usize, prop_oneof![0..9_u32, 20..40_u32]).prop_map(|(place, number)| Step::Lie(place, number)),
+        1 => (0..2_usize, 20..40_u32).prop_map(|(place, number)| Step::Lie(place, number)),
     ]
 }
 
@@ -120,15 +120,7 @@ fn played(receive: &str, steps: &[Step]) -> ([Vec<Vec<u8>>; 2], Vec<serde_json::
                 clients[place].take(most);
             }
             Step::Free(place, most) => clients[place].free(most),
-            Step::Lie(place, number) => {
-                let held = &clients[place].held;
-                if held
-                    .iter()
-                    .all(|(descriptor, _)| descriptor.frame != number)
-                {
-                    clients[place].say(number);
-                }
-            }
+            Step::Lie(place, number) => clients[place].say(number),
         }
         assert_eq!(rig.daemon.mux.residual().items, 0);
     }
