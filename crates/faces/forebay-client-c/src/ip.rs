@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use forebay_client::ip::{Datagrams, IpTotals, Network, SocketId, UdpLimits};
+use forebay_client::ip::{Datagrams, IpClient, IpError, IpTotals, Network, SocketId, UdpLimits};
 
 use crate::error::{Failure, guarded};
 use crate::handle::{ForebayClient, Parts, address, present, put};
@@ -150,20 +150,14 @@ pub unsafe extern "C" fn forebay_client_udp_receive(
     from: *mut ForebayClientEndpoint,
     timeout_ns: u64,
 ) -> i32 {
-    let until = Instant::now() + Duration::from_nanos(timeout_ns);
+    let until = until(timeout_ns);
     let receive = |parts: &mut Parts| {
         present(data, "data")?;
         present(bytes, "bytes")?;
         present(from, "from")?;
         let (ip, id) = (parts.ip()?, SocketId(socket));
-        let mut has_looked = false;
-        let found = loop {
-            match ip.next_bytes(id)? {
-                Some(found) => break found,
-                None if has_looked && Instant::now() >= until => return Ok(FOREBAY_CLIENT_DUE),
-                None => ip.step(until)?,
-            }
-            has_looked = true;
+        let Some(found) = stepped(ip, until, |ip| ip.next_bytes(id))? else {
+            return Ok(FOREBAY_CLIENT_DUE);
         };
         // SAFETY: memory of the caller's.
         unsafe { put(bytes, "bytes", found)? };
@@ -176,10 +170,7 @@ pub unsafe extern "C" fn forebay_client_udp_receive(
         };
         // SAFETY: the caller has room for `bytes_max` bytes there, which are no fewer.
         unsafe { data.copy_from_nonoverlapping(datagram.payload.as_ptr(), found) };
-        let sender = ForebayClientEndpoint {
-            address: address(datagram.from.ip()),
-            port: datagram.from.port(),
-        };
+        let sender = endpoint(datagram.from);
         // SAFETY: memory of the caller's.
         unsafe { put(from, "from", sender)? };
         Ok(FOREBAY_CLIENT_READY)
@@ -199,13 +190,8 @@ pub unsafe extern "C" fn forebay_client_ip_wait(
     timeout_ns: u64,
 ) -> i32 {
     let wait = |parts: &mut Parts| {
-        let until = Instant::now() + Duration::from_nanos(timeout_ns);
-        let is_ready = parts.ip()?.wait(until)?;
-        Ok(if is_ready {
-            FOREBAY_CLIENT_READY
-        } else {
-            FOREBAY_CLIENT_DUE
-        })
+        let until = until(timeout_ns);
+        Ok(code(parts.ip()?.wait(until)?))
     };
     // SAFETY: a client that is connected, or null.
     guarded(|| unsafe { ForebayClient::enter(client, wait) })
@@ -333,4 +319,42 @@ fn network_of(from: &ForebayClientNetwork) -> Result<Network, Failure> {
         gateway_v4,
         gateway_v6,
     })
+}
+
+pub(crate) fn until(timeout_ns: u64) -> Instant {
+    Instant::now() + Duration::from_nanos(timeout_ns)
+}
+
+pub(crate) const fn code(is_ready: bool) -> i32 {
+    if is_ready {
+        FOREBAY_CLIENT_READY
+    } else {
+        FOREBAY_CLIENT_DUE
+    }
+}
+
+/// Has the stack work until something is there, or that time has come: none.
+pub(crate) fn stepped<T>(
+    ip: &mut IpClient,
+    until: Instant,
+    mut look: impl FnMut(&mut IpClient) -> Result<Option<T>, IpError>,
+) -> Result<Option<T>, Failure> {
+    let mut has_looked = false;
+    loop {
+        if let Some(found) = look(ip)? {
+            return Ok(Some(found));
+        }
+        if has_looked && Instant::now() >= until {
+            return Ok(None);
+        }
+        ip.step(until)?;
+        has_looked = true;
+    }
+}
+
+pub(crate) fn endpoint(from: SocketAddr) -> ForebayClientEndpoint {
+    ForebayClientEndpoint {
+        address: address(from.ip()),
+        port: from.port(),
+    }
 }

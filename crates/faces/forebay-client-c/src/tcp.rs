@@ -1,13 +1,10 @@
-//! The functions for connections of TCP. The test `header` makes the header of this file as well: the documentation here is for people who write C.
+//! The functions for connections of TCP. The test `header` makes the header of this file as well: the documentation here is that of the C header.
 
-use std::net::SocketAddr;
-use std::time::{Duration, Instant};
-
-use forebay_client::ip::{IpClient, IpError, SocketId, TcpCounts, TcpLimits};
+use forebay_client::ip::{SocketId, TcpCounts, TcpLimits};
 
 use crate::error::{Failure, guarded};
-use crate::handle::{ForebayClient, Parts, address, present, put};
-use crate::ip::endpoint_of;
+use crate::handle::{ForebayClient, Parts, present, put};
+use crate::ip::{code, endpoint, endpoint_of, stepped, until};
 use crate::ip_types::*;
 use crate::types::*;
 
@@ -231,44 +228,6 @@ pub unsafe extern "C" fn forebay_client_tcp_close(client: *mut ForebayClient, so
     };
     // SAFETY: a client that is connected, or null.
     guarded(|| unsafe { ForebayClient::enter(client, close) })
-}
-
-fn until(timeout_ns: u64) -> Instant {
-    Instant::now() + Duration::from_nanos(timeout_ns)
-}
-
-const fn code(is_ready: bool) -> i32 {
-    if is_ready {
-        FOREBAY_CLIENT_READY
-    } else {
-        FOREBAY_CLIENT_DUE
-    }
-}
-
-/// Has the stack work until something is there, or that time has come: none.
-fn stepped<T>(
-    ip: &mut IpClient,
-    until: Instant,
-    mut look: impl FnMut(&mut IpClient) -> Result<Option<T>, IpError>,
-) -> Result<Option<T>, Failure> {
-    let mut has_looked = false;
-    loop {
-        if let Some(found) = look(ip)? {
-            return Ok(Some(found));
-        }
-        if has_looked && Instant::now() >= until {
-            return Ok(None);
-        }
-        ip.step(until)?;
-        has_looked = true;
-    }
-}
-
-fn endpoint(from: SocketAddr) -> ForebayClientEndpoint {
-    ForebayClientEndpoint {
-        address: address(from.ip()),
-        port: from.port(),
-    }
 }
 
 pub(crate) const fn tcp_counts(of: &TcpCounts) -> ForebayClientTcpCounts {

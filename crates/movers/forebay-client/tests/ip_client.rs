@@ -6,59 +6,22 @@
 )]
 
 mod place;
+mod station;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use forebay_client::ip::{
     Datagrams, Ends, Fate, IpClient, IpError, IpTotals, Network, PATIENCE_NS, Stack, UdpLimits,
 };
 use forebay_testing::wait_for;
-use place::{FRAMES, Place, place};
+use place::{FRAMES, place};
+use station::{Station, carry, to};
 
 const PORT: u16 = 9500;
 
-fn to(address: &str, port: u16) -> SocketAddr {
-    SocketAddr::new(address.parse().unwrap(), port)
-}
-
 fn some(items: u64, bytes: u64) -> Datagrams {
     Datagrams { items, bytes }
-}
-
-/// A client with sockets, and its place.
-struct Station {
-    ip: IpClient,
-    place: Place,
-}
-
-impl Station {
-    fn new(number: u8, vlan: Option<u16>) -> Self {
-        let v4 = format!("10.0.0.{number}");
-        let v6 = format!("fd00::{number}");
-        let (client, place) = place(number, vlan, &[&v4, &v6]);
-        let ip = IpClient::open(client, &Network::default()).unwrap();
-        Self { ip, place }
-    }
-
-    /// A turn, and what was sent.
-    fn turn(&mut self) -> Vec<Vec<u8>> {
-        self.ip.turn().unwrap();
-        self.ip.client_mut().flush();
-        self.place.taken()
-    }
-}
-
-/// Carries frames both ways until none goes.
-fn carry(a: &mut Station, b: &mut Station) {
-    loop {
-        let (from_a, from_b) = (a.turn(), b.turn());
-        if from_a.is_empty() && from_b.is_empty() {
-            break;
-        }
-        from_a.iter().for_each(|frame| b.place.give(frame));
-        from_b.iter().for_each(|frame| a.place.give(frame));
-    }
 }
 
 /// Both equations, and what was sent as the sockets and the ring below them counted it.

@@ -6,13 +6,13 @@
 )]
 
 mod place;
+mod station;
 
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use forebay_client::ip::{IpClient, IpError, Network, SocketId, TcpCounts, TcpLimits, UdpLimits};
+use forebay_client::ip::{IpClient, IpError, SocketId, TcpCounts, TcpLimits, UdpLimits};
 use forebay_testing::wait_for;
-use place::{Place, place};
+use station::{Station, carry, to};
 
 const PORT: u16 = 9500;
 const SMALL: TcpLimits = TcpLimits {
@@ -20,40 +20,6 @@ const SMALL: TcpLimits = TcpLimits {
     send_bytes: 4_096,
     timeout: Duration::from_secs(20),
 };
-
-/// A client with sockets, and its place.
-struct Station {
-    ip: IpClient,
-    place: Place,
-}
-
-impl Station {
-    fn new(number: u8, vlan: Option<u16>) -> Self {
-        let v4 = format!("10.0.0.{number}");
-        let v6 = format!("fd00::{number}");
-        let (client, place) = place(number, vlan, &[&v4, &v6]);
-        let ip = IpClient::open(client, &Network::default()).unwrap();
-        Self { ip, place }
-    }
-
-    fn turn(&mut self) -> Vec<Vec<u8>> {
-        self.ip.turn().unwrap();
-        self.ip.client_mut().flush();
-        self.place.taken()
-    }
-}
-
-/// Carries frames both ways until none goes.
-fn carry(a: &mut Station, b: &mut Station) {
-    loop {
-        let (from_a, from_b) = (a.turn(), b.turn());
-        if from_a.is_empty() && from_b.is_empty() {
-            break;
-        }
-        from_a.iter().for_each(|frame| b.place.give(frame));
-        from_b.iter().for_each(|frame| a.place.give(frame));
-    }
-}
 
 /// Carries frames until it is so: an acknowledgement waits for 10 ms.
 fn carry_until(a: &mut Station, b: &mut Station, is_so: impl Fn(&IpClient, &IpClient) -> bool) {
@@ -66,10 +32,6 @@ fn carry_until(a: &mut Station, b: &mut Station, is_so: impl Fn(&IpClient, &IpCl
 /// All that was handed over at either side has been confirmed.
 fn is_confirmed(a: &IpClient, b: &IpClient) -> bool {
     [a, b].map(|ip| ip.counts().tcp.unacknowledged_bytes) == [0; 2]
-}
-
-fn to(address: &str, port: u16) -> SocketAddr {
-    SocketAddr::new(address.parse().unwrap(), port)
 }
 
 /// Both equations of the bytes, and of the frames as the ring counted them.

@@ -3,12 +3,11 @@
 use forebay_link::packet::{FramePort, FrameRingSize};
 use forebay_load::{Sizes, TARGETS_MAX, target_name};
 use forebay_sys::packet::{FrameSocket, InterfaceState};
+pub(crate) use forebay_wire::packet::link::ETHERNET_HEADER_BYTES as HEADER_BYTES;
 
 use crate::LoadError;
 use crate::address::Station;
 
-/// Bytes of an Ethernet header without tags.
-pub(crate) const HEADER_BYTES: usize = 14;
 /// The shortest frame without its check sum (IEEE 802.3): shorter ones are filled up on the way, and come back as others.
 pub(crate) const FRAME_BYTES_MIN: usize = 60;
 /// `ARPHRD_ETHER` of `linux/if_arp.h`.
