@@ -11,12 +11,17 @@ use forebay_mux::classify::{Classifier, Rule};
 use forebay_mux::descriptor::{Descriptor, TransmitLimits};
 use forebay_mux::policy::PolicyConfig;
 use forebay_mux::transmit::{ClassConfig, Next, Packet, Sender};
-use forebay_mux::{ClientConfig, ClientId, Mac, Mux, MuxConfig, Outlet, Returned};
+use forebay_mux::{
+    ClientConfig, ClientId, Mac, Mux, MuxConfig, Outlet, Returned, Source, SourceLimits,
+};
 
 const GOOD: ClientId = ClientId::new(0);
 const BAD: ClientId = ClientId::new(1);
 const REGION: u32 = 8;
 const BUFFER_BYTES: u32 = 2048;
+
+/// The one that the hostile client may send in.
+const BAD_VLAN: u16 = 5;
 
 fn mac(client: ClientId) -> Mac {
     Mac([2, 0, 0, 0, 0, client.index() as u8])
@@ -37,7 +42,10 @@ fn config(client: ClientId) -> ClientConfig {
             buffers: REGION,
             buffer_bytes: BUFFER_BYTES,
             frame_bytes_max: 1514,
-            source_mac: Some(mac(client)),
+            source: SourceLimits {
+                mac: Some(mac(client)),
+                vlan: (client == BAD).then_some(BAD_VLAN),
+            },
         },
     }
 }
@@ -104,13 +112,19 @@ impl World {
                     offset: word(4),
                     length: word(8),
                 };
+                let named = Source {
+                    mac: Mac([2, 0, 0, 0, 0, source]),
+                    // Its own, no one, or another one.
+                    vlan: [Some(BAD_VLAN), None, Some(6)][usize::from(what / 4 % 3)],
+                };
                 let copy = |of: Descriptor| {
                     assert!(of.buffer < REGION && of.offset + of.length <= BUFFER_BYTES);
                     assert!((14..=1514).contains(&of.length));
-                    Some(Mac([2, 0, 0, 0, 0, source]))
+                    Some(named)
                 };
                 let offered = self.mux.offer(BAD, descriptor, self.now_ns, copy);
                 if offered.is_ok() {
+                    assert_eq!((named.mac, named.vlan), (mac(BAD), Some(BAD_VLAN)));
                     assert!(self.taken.insert(descriptor.buffer), "twice");
                 }
             }
@@ -152,7 +166,7 @@ impl World {
         };
         let offered = self
             .mux
-            .offer(GOOD, descriptor, self.now_ns, |_| Some(mac(GOOD)));
+            .offer(GOOD, descriptor, self.now_ns, |_| Some(mac(GOOD).into()));
         assert_eq!(offered, Ok(()));
         for _ in 0..2 {
             let taken = &mut self.taken;

@@ -10,7 +10,7 @@ use forebay_mux::classify::{Classifier, Rule};
 use forebay_mux::descriptor::{Descriptor, TransmitLimits};
 use forebay_mux::policy::{PerClient, PolicyConfig, Schedule, Slot};
 use forebay_mux::transmit::{ClassConfig, Next, Packet, Sender, Transmit};
-use forebay_mux::{ClientConfig, ClientId, Mac, Mux, MuxConfig, Outlet};
+use forebay_mux::{ClientConfig, ClientId, Mac, Mux, MuxConfig, Outlet, SourceLimits};
 
 fn main() {
     divan::main();
@@ -171,12 +171,15 @@ fn mux(clients: u8) -> Mux {
             queue_frames: 512,
             guaranteed_frames: 32,
         };
-        let source_mac = Some(mac(client));
+        let source = SourceLimits {
+            mac: Some(mac(client)),
+            vlan: None,
+        };
         let limits = TransmitLimits {
             buffers: 512,
             buffer_bytes: 2048,
             frame_bytes_max: 1514,
-            source_mac,
+            source,
         };
         let config = ClientConfig {
             share,
@@ -220,7 +223,7 @@ fn echo<const CLIENTS: u8>(bencher: Bencher<'_, '_>) {
                 offset: 0,
                 length: 64,
             };
-            let source = Some(mac(client.index() as u8));
+            let source = Some(mac(client.index() as u8).into());
             mux.offer(client, descriptor, now_ns, |_| source)
                 .expect("sound");
             if let Next::Send(client, packet) = mux.poll(now_ns, |_, _| {}) {

@@ -10,6 +10,7 @@ use forebay_ledger::{DropReason, PerReason, reasons};
 use thiserror::Error;
 
 use crate::mac::Mac;
+use crate::source::{Source, SourceLimits};
 use forebay_settings::{OutOfRange, in_range};
 
 /// Least bytes of a frame: its header.
@@ -30,6 +31,8 @@ reasons! {
         TooLong = "too_long",
         /// It gives another station as its sender.
         ForeignSource = "foreign_source",
+        /// It is of another VLAN than the client's.
+        ForeignVlan = "foreign_vlan",
     }
 }
 
@@ -93,6 +96,18 @@ pub enum DescriptorFault {
         /// The client's address.
         client_mac: Mac,
     },
+    /// It is of another VLAN than the client's.
+    #[error("a frame of {}; the client's is {client_vlan}", named(*vlan))]
+    ForeignVlan {
+        /// The VLAN of the frame; none: it has no tag.
+        vlan: Option<u16>,
+        /// The client's VLAN.
+        client_vlan: u16,
+    },
+}
+
+fn named(vlan: Option<u16>) -> String {
+    vlan.map_or_else(|| "no VLAN".to_owned(), |vlan| format!("VLAN {vlan}"))
 }
 
 impl DescriptorFault {
@@ -106,6 +121,7 @@ impl DescriptorFault {
             Self::TooShort { .. } => TransmitFault::TooShort,
             Self::TooLong { .. } => TransmitFault::TooLong,
             Self::ForeignSource { .. } => TransmitFault::ForeignSource,
+            Self::ForeignVlan { .. } => TransmitFault::ForeignVlan,
         }
     }
 }
@@ -119,8 +135,8 @@ pub struct TransmitLimits {
     pub buffer_bytes: u32,
     /// Longest frame with its header, in bytes, 64 to 65,550: the MTU and 14, and 4 for each VLAN tag.
     pub frame_bytes_max: u32,
-    /// The one sender that its frames may name; without it each.
-    pub source_mac: Option<Mac>,
+    /// The sender that its frames may name.
+    pub source: SourceLimits,
 }
 
 impl TransmitLimits {
@@ -209,18 +225,14 @@ impl DescriptorCheck {
     /// Looks at the sender that a packet names, in a copy that the client cannot change any longer.
     ///
     /// # Errors
-    /// It is another station, which is counted here. The buffer is still taken: the caller gives it back.
+    /// It is another station, or of another VLAN, which is counted here. The buffer is still taken: the caller gives it back.
     #[inline]
-    pub fn check_source(&mut self, source_mac: Mac) -> Result<(), DescriptorFault> {
-        let client_mac = self.limits.source_mac.unwrap_or(source_mac);
-        if source_mac == client_mac {
-            return Ok(());
+    pub fn check_source(&mut self, named: Source) -> Result<(), DescriptorFault> {
+        let checked = self.limits.source.check(named);
+        if let Err(fault) = checked {
+            self.faults[fault.kind()] += 1;
         }
-        self.faults[TransmitFault::ForeignSource] += 1;
-        Err(DescriptorFault::ForeignSource {
-            source_mac,
-            client_mac,
-        })
+        checked
     }
 
     /// Gives a buffer back to the client, when its packet was sent or dropped. Whether the multiplexer had it.
@@ -264,7 +276,10 @@ mod tests {
         buffers: 70,
         buffer_bytes: 2048,
         frame_bytes_max: 1518,
-        source_mac: Some(Mac([2, 0, 0, 0, 0, 1])),
+        source: SourceLimits {
+            mac: Some(Mac([2, 0, 0, 0, 0, 1])),
+            vlan: Some(5),
+        },
     };
 
     fn of(buffer: u32, offset: u32, length: u32) -> Descriptor {
@@ -295,24 +310,24 @@ mod tests {
         assert_eq!(check.take(of(69, 0, 14)), Ok(()));
         assert_eq!(check.take(of(68, 530, 1518)), Ok(()));
         let counted = check.faults().iter().map(|(_, count)| count);
-        assert!(counted.eq([1, 1, 2, 1, 1, 0]));
+        assert!(counted.eq([1, 1, 2, 1, 1, 0, 0]));
     }
 
     #[test]
-    fn a_sender_that_is_not_the_client_is_found() {
+    fn a_foreign_sender_is_counted_under_its_name() {
         let mut check = DescriptorCheck::new(&LIMITS).unwrap();
-        let (own, other) = (Mac([2, 0, 0, 0, 0, 1]), Mac([2, 0, 0, 0, 0, 2]));
-        assert_eq!(check.check_source(own), Ok(()));
-        let fault = check.check_source(other).unwrap_err();
-        let said = "a frame from 02:00:00:00:00:02; the client is 02:00:00:00:00:01";
-        assert_eq!(fault.to_string(), said);
-        assert_eq!(check.faults()[TransmitFault::ForeignSource], 1);
-        let anyone = TransmitLimits {
-            source_mac: None,
-            ..LIMITS
+        let named = |last, vlan| Source {
+            mac: Mac([2, 0, 0, 0, 0, last]),
+            vlan,
         };
-        let mut check = DescriptorCheck::new(&anyone).unwrap();
-        assert_eq!(check.check_source(other), Ok(()));
+        assert_eq!(check.check_source(named(1, Some(5))), Ok(()));
+        assert!(check.check_source(named(2, Some(5))).is_err());
+        assert_eq!(check.faults()[TransmitFault::ForeignSource], 1);
+        assert_eq!(check.faults()[TransmitFault::ForeignVlan], 0);
+        assert!(check.check_source(named(1, Some(6))).is_err());
+        assert!(check.check_source(named(1, None)).is_err());
+        assert_eq!(check.faults()[TransmitFault::ForeignSource], 1);
+        assert_eq!(check.faults()[TransmitFault::ForeignVlan], 2);
     }
 
     #[test]

@@ -15,9 +15,9 @@ use crate::buffers::{BufferId, DeliveryDrop, Lent, ReceivePool, ReturnFault, Sha
 use crate::classify::{Classifier, Verdict};
 use crate::client::{CLIENTS_MAX, ClientId, ClientSet};
 use crate::descriptor::{Descriptor, DescriptorCheck, DescriptorFault, TransmitLimits};
-use crate::mac::Mac;
 use crate::policy::PolicyConfig;
 use crate::responder::{ANSWER_BYTES_MAX, Responder, ResponderCounts};
+use crate::source::Source;
 use crate::transmit::{ClassConfig, Next, Packet, Sender, SenderError, Transmit, TransmitDrop};
 use forebay_settings::{OutOfRange, in_range};
 
@@ -351,7 +351,7 @@ impl Mux {
         client: ClientId,
         descriptor: Descriptor,
         now_ns: u64,
-        copy: impl FnOnce(Descriptor) -> Option<Mac>,
+        copy: impl FnOnce(Descriptor) -> Option<Source>,
     ) -> Result<(), Refused> {
         let checked = self.checks[client.index()].as_mut().map(|check| {
             check.take(descriptor)?;

@@ -19,7 +19,7 @@
 //! use forebay_mux::descriptor::{Descriptor, TransmitLimits};
 //! use forebay_mux::policy::PolicyConfig;
 //! use forebay_mux::transmit::{ClassConfig, Next, Sender};
-//! use forebay_mux::{ClientConfig, ClientId, Mac, Mux, MuxConfig, Outlet};
+//! use forebay_mux::{ClientConfig, ClientId, Mac, Mux, MuxConfig, Outlet, SourceLimits};
 //!
 //! /// In the place of a client's memory and of the card.
 //! #[derive(Default)]
@@ -40,7 +40,7 @@
 //! mux.add_client(echo, &ClientConfig {
 //!     share: Share { queue_frames: 512, guaranteed_frames: 64 },
 //!     sender: Sender { class: 0, queue_packets: 512, sojourn_max_ns: Some(5_000_000) },
-//!     limits: TransmitLimits { buffers: 512, buffer_bytes: 2048, frame_bytes_max: 1514, source_mac: Some(mac) },
+//!     limits: TransmitLimits { buffers: 512, buffer_bytes: 2048, frame_bytes_max: 1514, source: SourceLimits { mac: Some(mac), vlan: None } },
 //! })?;
 //!
 //! // A frame comes, the client gives the buffer back, and hands over a packet.
@@ -50,14 +50,14 @@
 //! let (client, buffer) = given.0[0];
 //! mux.take_back(client, buffer);
 //! let descriptor = Descriptor { buffer: 7, offset: 0, length: 64 };
-//! mux.offer(client, descriptor, 1_000, |_| Some(mac))?; // copy the packet, and say which sender it names
+//! mux.offer(client, descriptor, 1_000, |_| Some(mac.into()))?; // copy the packet, and say which sender it names
 //! while let Next::Send(client, packet) = mux.poll(2_000, |_, _| {}) {
 //!     mux.finish(client, packet, true); // the card took it
 //! }
 //! assert_eq!(mux.counts(echo).transmit.sent.items, 1);
 //! assert_eq!(mux.counts(echo).transmit.sojourn_max_ns, 1_000);
 //! // A lie costs the client its packet, and no other client anything.
-//! assert!(mux.offer(echo, Descriptor { buffer: 512, offset: 0, length: 64 }, 3_000, |_| Some(mac)).is_err());
+//! assert!(mux.offer(echo, Descriptor { buffer: 512, offset: 0, length: 64 }, 3_000, |_| Some(mac.into())).is_err());
 //! assert!(mux.residual().is_zero());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -89,6 +89,7 @@ mod guard;
 mod mac;
 pub mod policy;
 pub mod responder;
+mod source;
 pub mod transmit;
 
 pub use account::Items;
@@ -96,3 +97,4 @@ pub use client::{CLIENTS_MAX, ClientId, ClientSet};
 pub use engine::{ClientConfig, ClientError, Mux, MuxConfig, Outlet, Refused, Returned};
 pub use forebay_settings::OutOfRange;
 pub use mac::Mac;
+pub use source::{Source, SourceLimits};

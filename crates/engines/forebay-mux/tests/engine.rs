@@ -16,7 +16,9 @@ use forebay_mux::descriptor::{Descriptor, TransmitFault, TransmitLimits};
 use forebay_mux::policy::{PerClient, PolicyConfig};
 use forebay_mux::responder::Address;
 use forebay_mux::transmit::{ClassConfig, Next, Packet, Sender, TransmitDrop};
-use forebay_mux::{ClientConfig, ClientId, Items, Mac, Mux, MuxConfig, Outlet, Refused, Returned};
+use forebay_mux::{
+    ClientConfig, ClientId, Items, Mac, Mux, MuxConfig, Outlet, Refused, Returned, SourceLimits,
+};
 use proptest::prelude::*;
 use world::{MS, bucket, id, schedule, window};
 
@@ -54,7 +56,10 @@ fn config(client: u8) -> ClientConfig {
             buffers: REGION,
             buffer_bytes: 2048,
             frame_bytes_max: 1514,
-            source_mac: Some(mac(client)),
+            source: SourceLimits {
+                mac: Some(mac(client)),
+                vlan: None,
+            },
         },
     }
 }
@@ -221,16 +226,16 @@ impl World {
             offset: 0,
             length,
         };
-        let offered = self
-            .mux
-            .offer(id(client), descriptor, self.now_ns, |_| Some(mac(client)));
+        let offered = self.mux.offer(id(client), descriptor, self.now_ns, |_| {
+            Some(mac(client).into())
+        });
         assert_eq!(offered, Ok(()));
     }
 
     fn lie(&mut self, client: u8, descriptor: Descriptor, source: u8) {
-        let _ = self
-            .mux
-            .offer(id(client), descriptor, self.now_ns, |_| Some(mac(source)));
+        let _ = self.mux.offer(id(client), descriptor, self.now_ns, |_| {
+            Some(mac(source).into())
+        });
     }
 
     fn poll(&mut self, ns: u64) {
@@ -573,11 +578,11 @@ fn one_that_gives_another_as_its_sender_gets_its_buffer_back() {
     };
     let foreign = world
         .mux
-        .offer(id(HOSTILE), descriptor, 0, |_| Some(mac(POLITE)));
+        .offer(id(HOSTILE), descriptor, 0, |_| Some(mac(POLITE).into()));
     assert!(matches!(foreign, Err(Refused::Fault(_))), "{foreign:?}");
     let own = world
         .mux
-        .offer(id(HOSTILE), descriptor, 0, |_| Some(mac(HOSTILE)));
+        .offer(id(HOSTILE), descriptor, 0, |_| Some(mac(HOSTILE).into()));
     assert_eq!(own, Ok(()));
     world.check();
 }

@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use forebay_client::protocol::{Message, PoolShape};
 use forebay_mux::buffers::BufferId;
 use forebay_mux::transmit::Packet;
-use forebay_mux::{Mac, descriptor};
+use forebay_mux::{Source, SourceLimits, descriptor};
 use forebay_ring::{
     BareReceiver, BareSender, Descriptor, FramePoolMemory, FramePoolSpec, RingError, View,
 };
@@ -113,8 +113,8 @@ pub(crate) struct Ends {
 enum Outgoing {
     /// In copies, by the numbers of its buffers.
     Copied(Copies),
-    /// In its own memory: it is trusted, and has this address.
-    Left(Mac),
+    /// In its own memory: it is trusted, and may name this sender.
+    Left(SourceLimits),
 }
 
 /// A packet that waits to be sent, for the driver to copy.
@@ -122,17 +122,12 @@ enum Outgoing {
 pub(crate) enum Waiting<'a> {
     /// A copy.
     Copied(&'a [u8]),
-    /// Where its client can change it, and the one sender that it may name.
-    Left(View<'a>, Mac),
-}
-
-/// The sender that a frame names.
-pub(crate) fn source(frame: &[u8]) -> Option<Mac> {
-    frame.get(6..)?.first_chunk().map(|mac| Mac(*mac))
+    /// Where its client can change it, and the sender that it may name.
+    Left(View<'a>, SourceLimits),
 }
 
 impl Ends {
-    /// Makes the memory of a client: this side's ends, and the descriptors for the client. Of one that is trusted its address is said, and it has no copies; of one that shares
+    /// Makes the memory of a client: this side's ends, and the descriptors for the client. Of one that is trusted it is said which sender it may name, and it has no copies; of one that shares
     /// what reads the memory in which frames come, whose shape is that of the receive pool.
     ///
     /// # Errors
@@ -140,7 +135,7 @@ impl Ends {
     pub(crate) fn make(
         receive: PoolShape,
         transmit: PoolShape,
-        trusted: Option<Mac>,
+        trusted: Option<SourceLimits>,
         shared: Option<BorrowedFd<'_>>,
     ) -> Result<(Self, Vec<OwnedFd>), Box<dyn Error>> {
         let (receive, sent) = (spec(receive), spec(transmit));
@@ -159,7 +154,7 @@ impl Ends {
             is_sharing: shared.is_some(),
             receiver: BareReceiver::map(&sent, up.receiver_fds()?)?,
             outgoing: match trusted {
-                Some(mac) => Outgoing::Left(mac),
+                Some(limits) => Outgoing::Left(limits),
                 None => Outgoing::Copied(Copies::new(transmit)?),
             },
         };
@@ -237,14 +232,14 @@ impl Lane {
 
     /// Copies a packet out of the client's memory, unless the client is trusted, and says which sender it names.
     #[inline]
-    pub(crate) fn take(&mut self, of: descriptor::Descriptor) -> Option<Mac> {
+    pub(crate) fn take(&mut self, of: descriptor::Descriptor) -> Option<Source> {
         let view = view(&self.receiver, of.buffer, of.offset, of.length)?;
         match &mut self.outgoing {
             Outgoing::Copied(copies) => {
                 let fill = |to: &mut [u8]| view.copy_to(0, to);
-                source(copies.fill(of.buffer, of.length, fill)?)
+                Source::of_frame(copies.fill(of.buffer, of.length, fill)?)
             }
-            Outgoing::Left(_) => view.array(6).map(Mac),
+            Outgoing::Left(_) => Source::of(|at| view.array(at)),
         }
     }
 
@@ -259,8 +254,8 @@ impl Lane {
         } = *packet;
         match &self.outgoing {
             Outgoing::Copied(copies) => copies.of(buffer, bytes).map(Waiting::Copied),
-            Outgoing::Left(mac) => {
-                view(&self.receiver, buffer, offset, bytes).map(|view| Waiting::Left(view, *mac))
+            Outgoing::Left(limits) => {
+                view(&self.receiver, buffer, offset, bytes).map(|view| Waiting::Left(view, *limits))
             }
         }
     }

@@ -6,7 +6,7 @@ use forebay_mux::classify::{Classifier, Multicast, Prefix, Rule, RuleError, Wish
 use forebay_mux::descriptor::TransmitLimits;
 use forebay_mux::responder::Address;
 use forebay_mux::transmit::{ClassConfig, Sender};
-use forebay_mux::{ClientConfig, ClientId, Mac, Mux, MuxConfig};
+use forebay_mux::{ClientConfig, ClientId, Mac, Mux, MuxConfig, SourceLimits};
 use forebay_wire::packet::{TCP, UDP};
 
 use crate::config::{ClassSettings, ClientSettings, MuxSettings, PolicyChoice, ReceiveChoice};
@@ -249,6 +249,14 @@ impl ClientSettings {
         }
     }
 
+    /// The sender that its frames may name.
+    pub(crate) fn source(&self) -> SourceLimits {
+        SourceLimits {
+            mac: Some(self.mac()),
+            vlan: self.vlan,
+        }
+    }
+
     fn client(&self, transmit_buffers: u32, sizes: Sizes) -> ClientConfig {
         ClientConfig {
             share: self.share(),
@@ -257,7 +265,7 @@ impl ClientSettings {
                 buffers: transmit_buffers,
                 buffer_bytes: sizes.transmit.frame_bytes,
                 frame_bytes_max: sizes.frame_bytes_max,
-                source_mac: Some(self.mac()),
+                source: self.source(),
             },
         }
     }

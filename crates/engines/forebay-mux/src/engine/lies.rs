@@ -2,7 +2,7 @@
 
 use crate::client::ClientId;
 use crate::descriptor::{DescriptorFault, TransmitFault};
-use crate::mac::Mac;
+use crate::source::Source;
 use crate::transmit::{Packet, TransmitDrop};
 
 use super::{Mux, Refused};
@@ -30,7 +30,7 @@ impl Mux {
 
     /// Drops a packet that [`Self::poll`] gave, and that now names this sender: its client, whose packets stay where they are, changed it after it was offered. Its
     /// buffer goes back to the client as [`Refused`] says, which is a lie that is counted.
-    pub fn finish_foreign(&mut self, client: ClientId, packet: Packet, source: Mac) -> Refused {
+    pub fn finish_foreign(&mut self, client: ClientId, packet: Packet, source: Source) -> Refused {
         let check = self.checks[client.index()].as_mut();
         let checked = check.map(|check| check.check_source(source));
         let Some(Err(fault)) = checked else {

@@ -2,6 +2,7 @@ use super::*;
 use crate::account::Items;
 use crate::classify::Rule;
 use crate::descriptor::TransmitFault;
+use crate::{Mac, SourceLimits};
 
 const CLIENT: ClientId = ClientId::new(3);
 const TO: Mac = Mac([2, 0, 0, 0, 0, 3]);
@@ -47,7 +48,8 @@ fn busy() -> (Mux, Vec<BufferId>, Packet) {
             offset: 0,
             length: 200,
         };
-        mux.offer(CLIENT, descriptor, 0, |_| Some(TO)).unwrap();
+        mux.offer(CLIENT, descriptor, 0, |_| Some(TO.into()))
+            .unwrap();
     }
     let Next::Send(_, packet) = mux.poll(0, |_, _| {}) else {
         panic!("nothing to send");
@@ -70,7 +72,10 @@ fn client() -> ClientConfig {
             buffers: 8,
             buffer_bytes: 2048,
             frame_bytes_max: 1514,
-            source_mac: Some(TO),
+            source: SourceLimits {
+                mac: Some(TO),
+                vlan: None,
+            },
         },
     }
 }
@@ -152,7 +157,7 @@ fn while_the_card_is_full_waits_end_all_the_same() {
 fn a_packet_that_names_another_sender_when_it_goes_is_a_lie() {
     let (mut mux, _, packet) = busy();
     mux.faults_of_a_kind_max = Some(1);
-    let other = Mac([2, 0, 0, 0, 0, 4]);
+    let other = Mac([2, 0, 0, 0, 0, 4]).into();
     let foreign = mux.finish_foreign(CLIENT, packet, other);
     assert!(matches!(foreign, Refused::Fault(_)), "{foreign:?}");
     let lie = forebay_ledger::OneOf::First(TransmitFault::ForeignSource);
@@ -169,7 +174,10 @@ fn a_packet_that_names_another_sender_when_it_goes_is_a_lie() {
         offset: 0,
         length: 60,
     };
-    assert_eq!(mux.offer(CLIENT, descriptor, 1, |_| Some(TO)), Ok(()));
+    assert_eq!(
+        mux.offer(CLIENT, descriptor, 1, |_| Some(TO.into())),
+        Ok(())
+    );
     let Next::Send(_, packet) = mux.poll(1, |_, _| {}) else {
         panic!("nothing to send");
     };
@@ -185,7 +193,7 @@ fn a_packet_that_names_another_sender_when_it_goes_is_a_lie() {
 fn a_packet_of_its_own_sender_is_no_lie() {
     let (mut mux, _, packet) = busy();
     let dropped = Refused::Dropped(TransmitDrop::Card);
-    assert_eq!(mux.finish_foreign(CLIENT, packet, TO), dropped);
+    assert_eq!(mux.finish_foreign(CLIENT, packet, TO.into()), dropped);
     let card = forebay_ledger::OneOf::Second(TransmitDrop::Card);
     let counts = mux.counts(CLIENT);
     assert_eq!(counts.transmit.dropped[card].items, 1);

@@ -7,8 +7,8 @@ use super::PacketError;
 pub const ETHERNET_HEADER_BYTES: usize = 14;
 /// Tags that are taken off; what has more is shown as of the type of the next one.
 pub const VLAN_TAGS_MAX: usize = 4;
-/// The rest of a tag's first two bytes is its priority. Number 0 is none (802.1Q, section 9.6).
-const VLAN_NUMBER: u16 = 0x0fff;
+/// Bits of a tag's first two bytes that are the number of its VLAN; the rest is its priority. Number 0 is none (802.1Q, section 9.6).
+pub const VLAN_NUMBER: u16 = 0x0fff;
 /// Bytes of a `LINUX_SLL` header; the type is at its end.
 const SLL_HEADER_BYTES: usize = 16;
 /// Bytes of a `LINUX_SLL2` header; the type is at its begin.

@@ -70,8 +70,8 @@ settings! {
         mac: Option<MacAddress>,
         /// Its IP addresses, 8 at most: questions for them (ARP, neighbour discovery) are answered with its Ethernet address. With ports below, frames must be to one of them.
         address: Vec<IpAddr> = Vec::new() => "none",
-        /// Its VLAN: frames to it must have that tag. Of what it sends, the tag is not checked.
-        vlan: Option<u16> [1..=4094] => "with any tag, and without one",
+        /// Its VLAN, by the number of the outermost tag: it gets frames of that one alone, and may send in no other one.
+        vlan: Option<u16> [1..=4094] => "any, and none",
         /// Frames to these ports of UDP alone are for it; several clients with one Ethernet address may so share it.
         udp_ports: Vec<u16> = Vec::new() => "all",
         /// Frames to these ports of TCP alone are for it.

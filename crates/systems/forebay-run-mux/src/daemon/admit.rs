@@ -150,7 +150,7 @@ impl Daemon {
         welcome: &Message,
     ) -> Result<(), (SeqSocket, String)> {
         let said = self.plan.clients.get(client.index());
-        let trusted = said.filter(|said| said.trusted).map(ClientSettings::mac);
+        let trusted = said.filter(|said| said.trusted).map(ClientSettings::source);
         let receive = said.map_or(self.sizes.receive, |said| self.receive_shape(said));
         let shared = said.and_then(|said| self.shared_with(said));
         let shared = shared.map(|shared| shared.reader.as_fd());

@@ -3,7 +3,7 @@
 use forebay_mux::buffers::BufferId;
 use forebay_mux::descriptor::{Descriptor, TransmitFault};
 use forebay_mux::transmit::{Next, Packet};
-use forebay_mux::{ClientId, Items, Mac, Mux, Refused, Returned};
+use forebay_mux::{ClientId, Items, Mux, Refused, Returned, Source};
 use forebay_ring::RingError;
 use forebay_sys::epoll::{Interest, Trigger};
 
@@ -11,7 +11,7 @@ use super::arrivals::Arrivals;
 use super::{Daemon, Given, Leaving, Place, SEND};
 use crate::driver::{Fate, Flushed, Link, SendSide, Sent};
 use crate::error::MuxError;
-use crate::lane::{Waiting, source};
+use crate::lane::Waiting;
 
 /// Frames that are taken from the card in one round.
 const FRAMES: usize = 256;
@@ -374,13 +374,14 @@ impl Daemon {
 }
 
 /// Has the driver copy a packet. One that names another sender now than it may is not taken, and that one is said.
-fn give(card: &mut dyn SendSide, from: Waiting<'_>, foreign: &mut Option<Mac>) -> Sent {
+fn give(card: &mut dyn SendSide, from: Waiting<'_>, foreign: &mut Option<Source>) -> Sent {
     match from {
         Waiting::Copied(bytes) => card.send(bytes),
         // Looked at in the copy: what the client changes after that does not go.
-        Waiting::Left(view, mac) => card.send_with(view.len(), &mut |place| {
+        Waiting::Left(view, limits) => card.send_with(view.len(), &mut |place| {
             let is_copied = view.copy_to(0, place);
-            *foreign = source(place).filter(|named| is_copied && *named != mac);
+            let named = Source::of_frame(place).filter(|_| is_copied);
+            *foreign = named.filter(|named| limits.check(*named).is_err());
             is_copied && foreign.is_none()
         }),
     }

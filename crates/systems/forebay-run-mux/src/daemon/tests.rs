@@ -3,6 +3,7 @@
 mod apart;
 mod shared;
 mod trusted;
+mod vlan;
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
