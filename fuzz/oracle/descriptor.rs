@@ -114,7 +114,7 @@ impl World {
                 };
                 let named = Source {
                     mac: Mac([2, 0, 0, 0, 0, source]),
-                    // Its own, no one, or another one.
+                    // Its own, none, or another one.
                     vlan: [Some(BAD_VLAN), None, Some(6)][usize::from(what / 4 % 3)],
                 };
                 let copy = |of: Descriptor| {

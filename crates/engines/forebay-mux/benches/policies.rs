@@ -10,7 +10,7 @@ use forebay_mux::classify::{Classifier, Rule};
 use forebay_mux::descriptor::{Descriptor, TransmitLimits};
 use forebay_mux::policy::{PerClient, PolicyConfig, Schedule, Slot};
 use forebay_mux::transmit::{ClassConfig, Next, Packet, Sender, Transmit};
-use forebay_mux::{ClientConfig, ClientId, Mac, Mux, MuxConfig, Outlet, SourceLimits};
+use forebay_mux::{ClientConfig, ClientId, Mac, Mux, MuxConfig, Outlet};
 
 fn main() {
     divan::main();
@@ -171,15 +171,11 @@ fn mux(clients: u8) -> Mux {
             queue_frames: 512,
             guaranteed_frames: 32,
         };
-        let source = SourceLimits {
-            mac: Some(mac(client)),
-            vlan: None,
-        };
         let limits = TransmitLimits {
             buffers: 512,
             buffer_bytes: 2048,
             frame_bytes_max: 1514,
-            source,
+            source: mac(client).into(),
         };
         let config = ClientConfig {
             share,

@@ -19,7 +19,7 @@
 //! use forebay_mux::descriptor::{Descriptor, TransmitLimits};
 //! use forebay_mux::policy::PolicyConfig;
 //! use forebay_mux::transmit::{ClassConfig, Next, Sender};
-//! use forebay_mux::{ClientConfig, ClientId, Mac, Mux, MuxConfig, Outlet, SourceLimits};
+//! use forebay_mux::{ClientConfig, ClientId, Mac, Mux, MuxConfig, Outlet};
 //!
 //! /// In the place of a client's memory and of the card.
 //! #[derive(Default)]
@@ -40,7 +40,7 @@
 //! mux.add_client(echo, &ClientConfig {
 //!     share: Share { queue_frames: 512, guaranteed_frames: 64 },
 //!     sender: Sender { class: 0, queue_packets: 512, sojourn_max_ns: Some(5_000_000) },
-//!     limits: TransmitLimits { buffers: 512, buffer_bytes: 2048, frame_bytes_max: 1514, source: SourceLimits { mac: Some(mac), vlan: None } },
+//!     limits: TransmitLimits { buffers: 512, buffer_bytes: 2048, frame_bytes_max: 1514, source: mac.into() },
 //! })?;
 //!
 //! // A frame comes, the client gives the buffer back, and hands over a packet.

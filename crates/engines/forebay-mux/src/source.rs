@@ -1,6 +1,6 @@
 //! Which station, in which VLAN, a frame names as its sender.
 
-use forebay_wire::packet::link::{EtherType, VLAN_NUMBER};
+use forebay_wire::packet::link::{EtherType, vlan_of};
 
 use crate::descriptor::DescriptorFault;
 use crate::mac::Mac;
@@ -15,26 +15,26 @@ pub struct Source {
 }
 
 impl Source {
-    /// Reads it from a frame. `bytes` copies bytes of the frame from a position on; none where the frame is shorter. A tag that is cut off names no VLAN.
+    /// Reads it from the 8 bytes of a frame behind its receiver, sender and type, and from the 2 behind these, where it has them and the type says that they are a
+    /// tag. A tag that is cut off names no VLAN.
     #[must_use]
     #[inline]
-    pub fn of(bytes: impl Fn(usize) -> Option<[u8; 2]>) -> Option<Self> {
-        let ([a, b], [c, d], [e, f]) = (bytes(6)?, bytes(8)?, bytes(10)?);
-        let tag = match EtherType(u16::from_be_bytes(bytes(12)?)).is_vlan() {
-            true => bytes(14).map_or(0, u16::from_be_bytes) & VLAN_NUMBER,
-            false => 0,
-        };
-        Some(Self {
-            mac: Mac([a, b, c, d, e, f]),
-            vlan: Some(tag).filter(|tag| *tag != 0),
-        })
+    pub fn of(head: [u8; 8], tag: impl FnOnce() -> Option<[u8; 2]>) -> Self {
+        let [mac @ .., t0, t1] = head;
+        let is_tagged = EtherType(u16::from_be_bytes([t0, t1])).is_vlan();
+        let tag = if is_tagged { tag() } else { None };
+        Self {
+            mac: Mac(mac),
+            vlan: tag.and_then(vlan_of),
+        }
     }
 
     /// Reads it from the bytes of a frame; none where they end before the type.
     #[must_use]
     #[inline]
     pub fn of_frame(frame: &[u8]) -> Option<Self> {
-        Self::of(|at| frame.get(at..)?.first_chunk().copied())
+        let head = frame.get(6..)?.first_chunk()?;
+        Some(Self::of(*head, || frame.get(14..)?.first_chunk().copied()))
     }
 }
 
@@ -52,6 +52,16 @@ pub struct SourceLimits {
     pub mac: Option<Mac>,
     /// The one VLAN, by its number from 1 to 4094; without it each, and none.
     pub vlan: Option<u16>,
+}
+
+impl From<Mac> for SourceLimits {
+    /// This address, in each VLAN.
+    fn from(mac: Mac) -> Self {
+        Self {
+            mac: Some(mac),
+            vlan: None,
+        }
+    }
 }
 
 impl SourceLimits {

@@ -16,9 +16,7 @@ use forebay_mux::descriptor::{Descriptor, TransmitFault, TransmitLimits};
 use forebay_mux::policy::{PerClient, PolicyConfig};
 use forebay_mux::responder::Address;
 use forebay_mux::transmit::{ClassConfig, Next, Packet, Sender, TransmitDrop};
-use forebay_mux::{
-    ClientConfig, ClientId, Items, Mac, Mux, MuxConfig, Outlet, Refused, Returned, SourceLimits,
-};
+use forebay_mux::{ClientConfig, ClientId, Items, Mac, Mux, MuxConfig, Outlet, Refused, Returned};
 use proptest::prelude::*;
 use world::{MS, bucket, id, schedule, window};
 
@@ -56,10 +54,7 @@ fn config(client: u8) -> ClientConfig {
             buffers: REGION,
             buffer_bytes: 2048,
             frame_bytes_max: 1514,
-            source: SourceLimits {
-                mac: Some(mac(client)),
-                vlan: None,
-            },
+            source: mac(client).into(),
         },
     }
 }

@@ -239,7 +239,7 @@ impl Lane {
                 let fill = |to: &mut [u8]| view.copy_to(0, to);
                 Source::of_frame(copies.fill(of.buffer, of.length, fill)?)
             }
-            Outgoing::Left(_) => Source::of(|at| view.array(at)),
+            Outgoing::Left(_) => Some(Source::of(view.array(6)?, || view.array(14))),
         }
     }
 

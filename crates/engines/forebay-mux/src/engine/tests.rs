@@ -1,8 +1,8 @@
 use super::*;
+use crate::Mac;
 use crate::account::Items;
 use crate::classify::Rule;
 use crate::descriptor::TransmitFault;
-use crate::{Mac, SourceLimits};
 
 const CLIENT: ClientId = ClientId::new(3);
 const TO: Mac = Mac([2, 0, 0, 0, 0, 3]);
@@ -72,10 +72,7 @@ fn client() -> ClientConfig {
             buffers: 8,
             buffer_bytes: 2048,
             frame_bytes_max: 1514,
-            source: SourceLimits {
-                mac: Some(TO),
-                vlan: None,
-            },
+            source: TO.into(),
         },
     }
 }

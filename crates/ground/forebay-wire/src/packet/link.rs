@@ -7,8 +7,8 @@ use super::PacketError;
 pub const ETHERNET_HEADER_BYTES: usize = 14;
 /// Tags that are taken off; what has more is shown as of the type of the next one.
 pub const VLAN_TAGS_MAX: usize = 4;
-/// Bits of a tag's first two bytes that are the number of its VLAN; the rest is its priority. Number 0 is none (802.1Q, section 9.6).
-pub const VLAN_NUMBER: u16 = 0x0fff;
+/// The rest of a tag's first two bytes is its priority.
+const VLAN_NUMBER: u16 = 0x0fff;
 /// Bytes of a `LINUX_SLL` header; the type is at its end.
 const SLL_HEADER_BYTES: usize = 16;
 /// Bytes of a `LINUX_SLL2` header; the type is at its begin.
@@ -149,8 +149,7 @@ impl<'a> Link<'a> {
             }
             let (&[v0, v1, t0, t1], rest) = take(payload)?;
             if tag == 0 {
-                let number = u16::from_be_bytes([v0, v1]) & VLAN_NUMBER;
-                vlan = (number > 0).then_some(number);
+                vlan = vlan_of([v0, v1]);
             }
             ethertype = EtherType(u16::from_be_bytes([t0, t1]));
             payload = rest;
@@ -161,6 +160,12 @@ impl<'a> Link<'a> {
             payload,
         })
     }
+}
+
+/// Number of the VLAN, 1 to 4095, that a tag names in the two bytes behind its type; number 0 is none (802.1Q, section 9.6).
+#[inline]
+pub fn vlan_of(tag: [u8; 2]) -> Option<u16> {
+    Some(u16::from_be_bytes(tag) & VLAN_NUMBER).filter(|number| *number > 0)
 }
 
 /// Reads an Ethernet header and its tags.

@@ -33,7 +33,7 @@ fn handed_over(packets: u32) -> (Rig, [Station; 2], Arc<AtomicBool>) {
 }
 
 /// Has the card take what waits, and gives what came out of it.
-fn went(rig: &mut Rig, is_shut: &AtomicBool) -> Vec<Vec<u8>> {
+pub(super) fn went(rig: &mut Rig, is_shut: &AtomicBool) -> Vec<Vec<u8>> {
     is_shut.store(false, Ordering::Relaxed);
     rig.daemon.round(2).unwrap();
     let went: Vec<_> = std::iter::from_fn(|| rig.far.receive()).collect();
