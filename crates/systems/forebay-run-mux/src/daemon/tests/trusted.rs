@@ -104,13 +104,18 @@ fn one_that_does_so_too_often_is_parted_with() {
     assert!(rig.daemon.places[0].lane.is_none());
 }
 
+/// Many about the length of an Ethernet header, of which the sender is read.
+fn lengths() -> impl Strategy<Value = u32> {
+    prop_oneof![10_u32..20, 0_u32..2_500]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     /// Whatever is said of a packet's place, nothing outside of one frame of its client's memory is read.
     #[test]
     fn nothing_outside_of_a_frame_is_read(
-        said in prop::collection::vec((0_u32..2_000, 0_u32..4_000, 0_u32..4_000), 1..50),
+        said in prop::collection::vec((0_u32..600, 0_u32..2_500, lengths()), 1..50),
         far in any::<(u32, u32, u32)>(),
     ) {
         let (mut rig, clients, _) = handed_over(1);
@@ -127,7 +132,7 @@ proptest! {
             }
             let descriptor = descriptor::Descriptor { buffer, offset, length: bytes };
             let source = lane.take(descriptor);
-            prop_assert_eq!(source.is_some(), is_inside && bytes >= 12);
+            prop_assert_eq!(source.is_some(), is_inside && bytes >= 14, "{:?}", descriptor);
         }
         drop(clients);
     }
