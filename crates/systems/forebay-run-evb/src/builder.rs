@@ -161,7 +161,8 @@ impl<'a> Stage<'a> {
     }
 
     fn serve(&mut self) -> Result<(), RunError> {
-        let mut pulled_before = true;
+        // Whether messages came again within the time to gather, so that one wake-up may do for several.
+        let mut is_dense = false;
         loop {
             let now_ns = clock::monotonic_ns();
             self.look_for_order(now_ns)?;
@@ -178,23 +179,18 @@ impl<'a> Stage<'a> {
             if self.quiet && !was_quiet && self.rings.any_pressed() {
                 continue;
             }
-            if pulled {
-                pulled_before = true;
-                if self.gather.is_zero() {
-                    continue;
-                }
+            if pulled && self.gather.is_zero() {
+                continue;
             }
             if self.stopping && self.builder.poll_timeout().is_none() {
                 return Ok(());
             }
-            if pulled_before && !self.gather.is_zero() {
-                // Most messages complete no event: let some more come before looking again.
+            if pulled && is_dense {
                 std::thread::sleep(self.gather);
-                pulled_before = false;
                 continue;
             }
             self.sleep(now_ns)?;
-            pulled_before = true;
+            is_dense = clock::monotonic_ns() - now_ns < self.gather.as_nanos() as u64;
         }
     }
 

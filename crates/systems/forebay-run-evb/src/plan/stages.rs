@@ -115,7 +115,7 @@ settings! {
         /// Largest event built; a larger one is a named loss. Half of each sink's queue at most; with a tcp sink 67108864.
         #[flag = "event-size"]
         event_bytes_max: usize [1 << 10..=1 << 31] = 24 << 20,
-        /// How long to let messages gather in the queues after a round that built nothing: less CPU time for as much latency. 0: not at all.
+        /// Where messages come again within this time, how long to let them gather before the next look: less CPU time for as much latency. 0: not at all.
         gather_us: u64 [0..=1_000_000] = 500,
         /// CPU to run on.
         cpu: Option<usize> [0..=8191] => "not pinned",
