@@ -245,9 +245,10 @@ typedef struct forebay_client_tcp_counts {
     uint64_t closed_unread_bytes;
     /** Those that the program handed over. */
     uint64_t asked_bytes;
-    /** Those whose receipt the peer has confirmed. */
+    /** Those whose receipt the peer has confirmed, by the numbers in its segments. */
     uint64_t acknowledged_bytes;
-    /** Those whose receipt it has not confirmed yet: they wait, or are on their way. */
+    /** Those that the stack keeps, as their receipt is not confirmed: they wait, or are on their
+        way. */
     uint64_t unacknowledged_bytes;
     /** Those whose receipt it had not confirmed when the connection was closed and at its end. */
     uint64_t closed_unacknowledged_bytes;
@@ -257,6 +258,12 @@ typedef struct forebay_client_tcp_counts {
     uint64_t reset;
     /** Connections whose peer said nothing for too long. */
     uint64_t timed_out;
+    /** Connections that the program closed and that were given up before their end: their time
+        was over, or too many of them waited for it. */
+    uint64_t given_up;
+    /** Calls to a listener that were refused, as nothing waited for them there: the program has
+        not accepted those before. Of all listeners; 0 for a connection. */
+    uint64_t backlog_full;
 } forebay_client_tcp_counts;
 
 /** Datagrams of all sockets of a client, those that were closed among them: received = taken +

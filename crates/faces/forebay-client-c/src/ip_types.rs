@@ -51,9 +51,9 @@ pub struct ForebayClientTcpCounts {
     pub closed_unread_bytes: u64,
     /// Those that the program handed over.
     pub asked_bytes: u64,
-    /// Those whose receipt the peer has confirmed.
+    /// Those whose receipt the peer has confirmed, by the numbers in its segments.
     pub acknowledged_bytes: u64,
-    /// Those whose receipt it has not confirmed yet: they wait, or are on their way.
+    /// Those that the stack keeps, as their receipt is not confirmed: they wait, or are on their way.
     pub unacknowledged_bytes: u64,
     /// Those whose receipt it had not confirmed when the connection was closed and at its end.
     pub closed_unacknowledged_bytes: u64,
@@ -63,6 +63,10 @@ pub struct ForebayClientTcpCounts {
     pub reset: u64,
     /// Connections whose peer said nothing for too long.
     pub timed_out: u64,
+    /// Connections that the program closed and that were given up before their end: their time was over, or too many of them waited for it.
+    pub given_up: u64,
+    /// Calls to a listener that were refused, as nothing waited for them there: the program has not accepted those before. Of all listeners; 0 for a connection.
+    pub backlog_full: u64,
 }
 
 /// Datagrams of all sockets of a client, those that were closed among them: received = taken + queue_full + unread + closed_unread, and

@@ -243,5 +243,7 @@ pub(crate) const fn tcp_counts(of: &TcpCounts) -> ForebayClientTcpCounts {
         refused: of.refused,
         reset: of.reset,
         timed_out: of.timed_out,
+        given_up: of.given_up,
+        backlog_full: of.backlog_full,
     }
 }

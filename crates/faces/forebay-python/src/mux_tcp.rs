@@ -114,7 +114,7 @@ pub(crate) fn limits(
 }
 
 /// Terms of connections under their names.
-pub(crate) const fn terms(of: &TcpCounts) -> [(&'static str, u64); 11] {
+pub(crate) const fn terms(of: &TcpCounts) -> [(&'static str, u64); 13] {
     [
         ("received_bytes", of.received_bytes),
         ("taken_bytes", of.taken_bytes),
@@ -130,6 +130,8 @@ pub(crate) const fn terms(of: &TcpCounts) -> [(&'static str, u64); 11] {
         ("refused", of.refused),
         ("reset", of.reset),
         ("timed_out", of.timed_out),
+        ("given_up", of.given_up),
+        ("backlog_full", of.backlog_full),
     ]
 }
 

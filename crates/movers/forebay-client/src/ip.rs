@@ -94,15 +94,15 @@ struct Noted {
     from_ports: Vec<u16>,
     /// Neighbours that were asked for.
     asked: Vec<IpAddr>,
-    /// Ports from which segments were sent, and to which ends; some of them alone, if nobody empties this.
-    segments: Vec<(u16, SocketAddr)>,
+    /// Ends of segments that were sent, the own one first; some of them alone, if nobody empties this.
+    segments: Vec<[SocketAddr; 2]>,
 }
 
 impl Noted {
-    fn add_segment(&mut self, port: u16, to: SocketAddr) {
-        let is_new = !self.segments.contains(&(port, to));
+    fn add_segment(&mut self, ends: [SocketAddr; 2]) {
+        let is_new = !self.segments.contains(&ends);
         if is_new && self.segments.len() < SEGMENTS_NOTED_MAX {
-            self.segments.push((port, to));
+            self.segments.push(ends);
         }
     }
 }
@@ -349,11 +349,16 @@ impl Leave<'_> {
                     noted.from_ports.push(from_port);
                 }
             }
-            (Ok(()), Inside::Segment { from, to, bytes }) => {
+            (
+                Ok(()),
+                Inside::Segment {
+                    from, to, bytes, ..
+                },
+            ) => {
                 self.tally.headers_bytes += (whole - bytes) as u64;
                 self.tally.segments_sent.add(bytes);
                 if let Some(noted) = self.noted {
-                    noted.add_segment(from.port(), to);
+                    noted.add_segment([from, to]);
                 }
             }
             (Ok(()), Inside::Question(target)) => {

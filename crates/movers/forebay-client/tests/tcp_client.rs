@@ -288,6 +288,7 @@ fn what_no_connection_can_be_is_told_and_limits_hold() {
     });
     assert!(a.ip.tcp_is_connected(one).unwrap());
     assert!(a.ip.tcp_is_connected(other).is_err());
+    assert_eq!(b.ip.counts().tcp.backlog_full, 1);
     b.ip.tcp_accept(listener).unwrap().unwrap();
     let third = a.ip.tcp_connect(to("10.0.0.2", PORT), SMALL).unwrap();
     carry(&mut a, &mut b);
@@ -306,4 +307,53 @@ fn what_no_connection_can_be_is_told_and_limits_hold() {
         matches!(many, Err(IpError::TooMany { most: 64 })),
         "{many:?}"
     );
+}
+
+#[test]
+fn connections_that_come_are_no_more_than_a_client_may_have() {
+    let (mut a, mut b) = (Station::new(1, None), Station::new(2, None));
+    let listener = b.ip.tcp_listen(PORT, 64, SMALL).unwrap();
+    for _ in 0..40 {
+        b.ip.udp(0, UdpLimits::default()).unwrap();
+    }
+    let calls = [0; 40].map(|_| {
+        let id = a.ip.tcp_connect(to("10.0.0.2", PORT), SMALL).unwrap();
+        carry(&mut a, &mut b);
+        id
+    });
+    // A listener, 40 sockets of UDP, and these.
+    let made = calls.map(|id| a.ip.tcp_is_connected(id).is_ok());
+    assert_eq!(made.iter().filter(|is_made| **is_made).count(), 23);
+    assert_eq!(b.ip.counts().tcp.backlog_full, 17);
+    assert_eq!(a.ip.counts().tcp.refused, 17);
+    // One that is closed is room for another one.
+    let first = b.ip.tcp_accept(listener).unwrap().unwrap();
+    b.ip.tcp_close(first).unwrap();
+    carry(&mut a, &mut b);
+    let late = a.ip.tcp_connect(to("10.0.0.2", PORT), SMALL).unwrap();
+    carry(&mut a, &mut b);
+    assert!(a.ip.tcp_is_connected(late).unwrap());
+}
+
+#[test]
+fn a_closed_connection_whose_peer_does_not_close_is_given_up_and_counted() {
+    let (mut a, mut b) = (Station::new(1, None), Station::new(2, None));
+    let [of_a, of_b] = connected(&mut a, &mut b, "10.0.0.2");
+    a.ip.tcp_send(of_a, b"last").unwrap();
+    carry_until(&mut a, &mut b, is_confirmed);
+    a.ip.tcp_close(of_a).unwrap();
+    let brief = TcpLimits {
+        timeout: Duration::from_millis(200),
+        ..SMALL
+    };
+    let listener = b.ip.tcp_listen(PORT, 1, SMALL).unwrap();
+    let other = a.ip.tcp_connect(to("10.0.0.2", PORT), brief).unwrap();
+    carry(&mut a, &mut b);
+    b.ip.tcp_accept(listener).unwrap().unwrap();
+    a.ip.tcp_close(other).unwrap();
+    // The peer is there, and says so when it is asked.
+    carry_until(&mut a, &mut b, |a, _| a.counts().tcp.given_up > 0);
+    let of = assert_closed(&a.ip);
+    assert_eq!([of.given_up, of.timed_out, of.reset], [1, 0, 0]);
+    assert!(b.ip.tcp_is_connected(of_b).unwrap());
 }

@@ -1,5 +1,6 @@
 //! A client with sockets: what the libraries for C and Python give.
 
+mod listener;
 mod tcp;
 
 use std::collections::{BTreeMap, VecDeque};

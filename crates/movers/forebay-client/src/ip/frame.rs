@@ -32,6 +32,10 @@ pub(super) enum Inside {
         to: SocketAddr,
         /// Bytes of its payload.
         bytes: usize,
+        /// Up to where its sender has all that the receiver sent, by the numbers of that one (RFC 9293, 3.1).
+        confirms: Option<u32>,
+        /// Whether it asks for a connection.
+        is_call: bool,
     },
     /// A question for the Ethernet address of this one, by ARP or neighbour discovery.
     Question(IpAddr),
@@ -89,6 +93,8 @@ fn carried(protocol: IpProtocol, ends: [IpAddr; 2], payload: &[u8]) -> Option<In
                 from: SocketAddr::new(from, packet.src_port()),
                 to: SocketAddr::new(to, packet.dst_port()),
                 bytes: packet.payload().len(),
+                confirms: packet.ack().then(|| packet.ack_number().0.cast_unsigned()),
+                is_call: packet.syn() && !packet.ack(),
             })
         }
         IpProtocol::Icmpv6 => {

@@ -102,6 +102,17 @@ struct Port {
     waiting: Option<Waiting>,
 }
 
+/// A segment of TCP that came.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Segment {
+    /// The end at this side, and its sender.
+    pub(super) ends: [SocketAddr; 2],
+    /// Up to where its sender has what this side sent.
+    pub(super) confirms: Option<u32>,
+    /// Whether it asks for a connection.
+    pub(super) is_call: bool,
+}
+
 /// A stack at its place.
 pub struct Stack {
     device: IpDevice,
@@ -271,18 +282,28 @@ impl Stack {
         self.sockets.get(handle)
     }
 
-    /// The port and the sender of the segment of TCP in the last frame that came, if it has one.
-    pub(super) const fn segment(&self) -> Option<(u16, SocketAddr)> {
+    /// The segment of TCP in the last frame that came, if it has one.
+    pub(super) const fn segment(&self) -> Option<Segment> {
         match self.device.brought {
-            Inside::Segment { from, to, .. } => Some((to.port(), from)),
+            Inside::Segment {
+                from,
+                to,
+                confirms,
+                is_call,
+                ..
+            } => Some(Segment {
+                ends: [to, from],
+                confirms,
+                is_call,
+            }),
             _ => None,
         }
     }
 
-    /// Whether a segment went from this port to that end since they were forgotten.
-    pub(super) fn has_sent_segment(&self, port: u16, to: SocketAddr) -> bool {
+    /// Whether a segment went from the first of these ends to the second since they were forgotten.
+    pub(super) fn has_sent_segment(&self, ends: [SocketAddr; 2]) -> bool {
         let noted = self.device.noted.as_ref();
-        noted.is_some_and(|noted| noted.segments.contains(&(port, to)))
+        noted.is_some_and(|noted| noted.segments.contains(&ends))
     }
 
     /// Forgets which segments went.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use smoltcp::iface::SocketHandle;
 use smoltcp::socket::tcp::{CongestionControl, Socket, SocketBuffer, State};
 
+use super::stack::Segment;
 use super::{IpError, SocketId, Stack, TcpCounts};
 
 /// Least and most bytes that a connection keeps each way.
@@ -92,7 +93,7 @@ pub(super) struct Listener {
 #[derive(Debug)]
 pub(super) struct Tcp {
     pub(super) socket: SocketHandle,
-    pub(super) number: u16,
+    pub(super) local: SocketAddr,
     pub(super) peer: SocketAddr,
     pub(super) limits: TcpLimits,
     pub(super) state: State,
@@ -105,10 +106,12 @@ pub(super) struct Tcp {
     pub(super) is_end_told: bool,
     /// When a connection that the program has closed is given up, ns.
     pub(super) until_ns: Option<u64>,
-    counts: TcpCounts,
+    pub(super) counts: TcpCounts,
     /// Bytes in the socket each way, by what was put in and taken out.
     unread: usize,
     unacknowledged: usize,
+    /// Up to where the peer has confirmed what was sent, by its own word; none: it has not confirmed the beginning.
+    confirmed: Option<u32>,
     /// What was in the socket unread when smoltcp was about to forget it.
     rest: VecDeque<u8>,
 }
@@ -116,14 +119,13 @@ pub(super) struct Tcp {
 impl Tcp {
     pub(super) const fn new(
         socket: SocketHandle,
-        number: u16,
-        peer: SocketAddr,
+        [local, peer]: [SocketAddr; 2],
         limits: TcpLimits,
         state: State,
     ) -> Self {
         Self {
             socket,
-            number,
+            local,
             peer,
             limits,
             state,
@@ -135,21 +137,26 @@ impl Tcp {
             counts: TcpCounts::NONE,
             unread: 0,
             unacknowledged: 0,
+            confirmed: None,
             rest: VecDeque::new(),
         }
     }
 
-    /// Counts what a frame that came has changed, or the time if none has.
-    pub(super) fn observe(&mut self, stack: &mut Stack, by_frame: bool) {
+    /// Counts what a segment that came has changed, or the time if none has.
+    pub(super) fn observe(&mut self, stack: &mut Stack, segment: Option<&Segment>) {
         let (socket, _) = stack.tcp(self.socket);
         let came = socket.recv_queue().saturating_sub(self.unread);
-        let acknowledged = self.unacknowledged.saturating_sub(socket.send_queue());
+        let is_less = socket.send_queue() < self.unacknowledged;
         self.unread += came;
-        self.unacknowledged -= acknowledged;
+        self.unacknowledged = socket.send_queue().min(self.unacknowledged);
         self.counts.received_bytes += came as u64;
-        self.counts.acknowledged_bytes += acknowledged as u64;
         let (before, now) = (self.state, socket.state());
         self.state = now;
+        let confirms = segment.and_then(|segment| segment.confirms);
+        if let Some(confirms) = confirms.filter(|_| !self.is_connecting()) {
+            self.note_confirmed(confirms, is_less);
+        }
+        let by_frame = segment.is_some();
         match (before, now) {
             (State::Closed | State::TimeWait, State::Closed) => {}
             (State::LastAck, State::Closed) if self.unacknowledged == 0 => {}
@@ -164,6 +171,19 @@ impl Tcp {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Counts what the peer has confirmed by the number that it says, where the stack believed it and let go of something. Nothing was sent when it confirmed the
+    /// beginning. The end of what is sent has a number of its own, behind all bytes.
+    fn note_confirmed(&mut self, confirms: u32, is_believed: bool) {
+        let before = *self.confirmed.get_or_insert(confirms);
+        if is_believed {
+            let counts = &mut self.counts;
+            let more = u64::from(confirms.wrapping_sub(before));
+            let all = counts.acknowledged_bytes + more;
+            counts.acknowledged_bytes = all.min(counts.asked_bytes);
+            self.confirmed = Some(confirms);
         }
     }
 
@@ -196,6 +216,11 @@ impl Tcp {
                 IpError::TimedOut { peer, waited_ms }
             }
         })
+    }
+
+    /// Whether its end is not agreed with the peer.
+    pub(super) const fn is_open(&self) -> bool {
+        !matches!(self.state, State::Closed | State::TimeWait)
     }
 
     /// Whether it is not made yet.

@@ -1,17 +1,15 @@
 //! Connections of TCP of a client.
 
-use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use forebay_sys::clock::monotonic_ns;
 use smoltcp::socket::tcp::State;
 
 use super::{IpClient, PORTS_OWN, SOCKETS_MAX, SocketId};
+use crate::ip::stack::Segment;
 use crate::ip::tcp::{Listener, Tcp};
 use crate::ip::{IpError, TcpCounts, TcpLimits};
 
-/// Most connections that a listener keeps for the program.
-const BACKLOG_MAX: usize = 64;
 /// Most connections that the program has closed and that are not at their end.
 const CLOSING_MAX: usize = 64;
 
@@ -37,57 +35,14 @@ impl IpClient {
             return Err(IpError::NoWay { to: to.ip() });
         }
         let id = self.new_id();
-        let made = Tcp::new(handle, number, to, limits, State::SynSent);
+        let (socket, _) = self.stack.tcp(handle);
+        let local = socket.local_endpoint().map(Into::into);
+        // One that calls has an end here.
+        let local = local.unwrap_or_else(|| (Ipv4Addr::UNSPECIFIED, number).into());
+        let made = Tcp::new(handle, [local, to], limits, State::SynSent);
         self.tcp.insert(id, made);
         self.send(monotonic_ns())?;
         Ok(id)
-    }
-
-    /// Listens at a port of all addresses of the client, and keeps so many connections for the program, 1 to 64: one that comes then is refused.
-    ///
-    /// # Errors
-    /// The port is taken, or there are too many sockets, or a limit is none.
-    pub fn tcp_listen(
-        &mut self,
-        port: u16,
-        backlog: usize,
-        limits: TcpLimits,
-    ) -> Result<SocketId, IpError> {
-        limits.check()?;
-        self.may_open()?;
-        if !(1..=BACKLOG_MAX).contains(&backlog) {
-            let (found, most) = (backlog, BACKLOG_MAX);
-            return Err(IpError::Queue { found, most });
-        }
-        let number = match port {
-            0 => self.free_port(),
-            // Connections that a listener before had are those of their peers.
-            port => Some(port).filter(|port| !self.is_listened(*port)),
-        };
-        let number = number.ok_or(IpError::PortTaken { port })?;
-        let id = self.new_id();
-        let listener = Listener {
-            number,
-            limits,
-            waiting: Vec::new(),
-            backlog,
-            made: VecDeque::new(),
-        };
-        self.listeners.insert(id, listener);
-        self.listen(id);
-        Ok(id)
-    }
-
-    /// The next connection that was made at a listener, if there is one.
-    ///
-    /// # Errors
-    /// There is no such listener.
-    pub fn tcp_accept(&mut self, listener: SocketId) -> Result<Option<SocketId>, IpError> {
-        let of = self.listeners.get_mut(&listener);
-        let of = of.ok_or_else(|| no_listener(listener))?;
-        let made = of.made.pop_front();
-        self.listen(listener);
-        Ok(made)
     }
 
     /// Whether a connection is made, or was before it came to its end.
@@ -113,7 +68,7 @@ impl IpClient {
     /// There is no such one.
     pub fn tcp_port(&self, id: SocketId) -> Result<u16, IpError> {
         let listener = self.listeners.get(&id).map(|listener| listener.number);
-        listener.map_or_else(|| Ok(self.connection(id)?.number), Ok)
+        listener.map_or_else(|| Ok(self.connection(id)?.local.port()), Ok)
     }
 
     /// Hands bytes over, as many as there is room for: 0 while there is none, or the connection is not made. They go at once if they can, and are shown to the
@@ -199,7 +154,7 @@ impl IpClient {
             return Err(IpError::Connecting { peer });
         }
         self.stack.tcp(handle).0.close();
-        self.look(id, true);
+        self.look(id, None);
         Ok(self.send(monotonic_ns()).map(drop)?)
     }
 
@@ -279,16 +234,11 @@ impl IpClient {
 
     fn is_tcp_port(&self, number: u16) -> bool {
         let mut all = self.tcp.values();
-        self.is_listened(number) || all.any(|one| one.number == number)
-    }
-
-    fn is_listened(&self, number: u16) -> bool {
-        let mut listeners = self.listeners.values();
-        listeners.any(|one| one.number == number)
+        self.is_listened(number) || all.any(|one| one.local.port() == number)
     }
 
     /// A port of the client's own that is free, behind that of the connection before.
-    fn free_port(&mut self) -> Option<u16> {
+    pub(super) fn free_port(&mut self) -> Option<u16> {
         let (first, last) = (*PORTS_OWN.start(), *PORTS_OWN.end());
         for _ in PORTS_OWN {
             let next = self.port.wrapping_add(1);
@@ -304,28 +254,19 @@ impl IpClient {
         None
     }
 
-    /// Whether one socket more can be opened.
-    pub(super) fn may_open(&self) -> Result<(), IpError> {
+    /// Sockets, listeners and connections that the program has not closed, those among them that it has not accepted.
+    pub(super) fn opened(&self) -> usize {
         let closing = self.tcp.values().filter(|tcp| tcp.until_ns.is_some());
         let tcp = self.tcp.len() - closing.count();
-        if self.udp.len() + self.listeners.len() + tcp < SOCKETS_MAX {
+        self.udp.len() + self.listeners.len() + tcp
+    }
+
+    /// Whether one socket more can be opened.
+    pub(super) fn may_open(&self) -> Result<(), IpError> {
+        if self.opened() < SOCKETS_MAX {
             return Ok(());
         }
         Err(IpError::TooMany { most: SOCKETS_MAX })
-    }
-
-    /// Has a listener as many sockets that wait as connections may come.
-    fn listen(&mut self, id: SocketId) {
-        let is_full = self.may_open().is_err();
-        let Some(listener) = self.listeners.get_mut(&id).filter(|_| !is_full) else {
-            return;
-        };
-        while listener.waiting.len() + listener.made.len() < listener.backlog {
-            let mut socket = listener.limits.socket();
-            // Refused are a port of 0 and a socket that is open.
-            let _ = socket.listen(listener.number);
-            listener.waiting.push(self.stack.add_tcp(socket));
-        }
     }
 
     fn close_connection(&mut self, id: SocketId, at_once: bool) {
@@ -360,54 +301,27 @@ impl IpClient {
 
     /// Looks at what the last frame that came has changed.
     pub(super) fn look_at_segment(&mut self) {
-        let Some((number, peer)) = self.stack.segment() else {
+        let Some(segment) = self.stack.segment() else {
             return;
         };
-        let is_of = |tcp: &Tcp| (tcp.number, tcp.peer) == (number, peer);
+        // A connection at its end may have had the same ends before.
+        let is_of = |tcp: &Tcp| [tcp.local, tcp.peer] == segment.ends && tcp.state != State::Closed;
         let found = self.tcp.iter().find(|(_, tcp)| is_of(tcp));
         if let Some(id) = found.map(|(id, _)| *id) {
-            return self.look(id, true);
+            return self.look(id, Some(&segment));
         }
+        let number = segment.ends[0].port();
         let mut listeners = self.listeners.iter();
         let Some(id) = listeners.find(|(_, one)| one.number == number) else {
             self.segments_unclaimed += 1;
             return;
         };
-        self.look_at_listener(*id.0);
+        self.look_at_call(*id.0, &segment);
     }
 
-    fn look(&mut self, id: SocketId, by_frame: bool) {
+    fn look(&mut self, id: SocketId, segment: Option<&Segment>) {
         if let Some(tcp) = self.tcp.get_mut(&id) {
-            tcp.observe(&mut self.stack, by_frame);
-        }
-    }
-
-    /// Takes the connections over that were made at a listener.
-    fn look_at_listener(&mut self, id: SocketId) {
-        let Some(listener) = self.listeners.get_mut(&id) else {
-            return;
-        };
-        let (number, limits) = (listener.number, listener.limits);
-        for at in (0..listener.waiting.len()).rev() {
-            let handle = listener.waiting[at];
-            let (socket, _) = self.stack.tcp(handle);
-            let peer = socket.remote_endpoint();
-            match (socket.state(), peer) {
-                (State::Listen | State::SynReceived, _) => {}
-                (State::Closed, _) | (_, None) => {
-                    let _ = socket.listen(number);
-                }
-                (state, Some(peer)) => {
-                    listener.waiting.swap_remove(at);
-                    let made = SocketId(self.next);
-                    self.next += 1;
-                    let mut tcp = Tcp::new(handle, number, peer.into(), limits, state);
-                    tcp.has_sent = true;
-                    tcp.observe(&mut self.stack, true);
-                    listener.made.push_back(made);
-                    self.tcp.insert(made, tcp);
-                }
-            }
+            tcp.observe(&mut self.stack, segment);
         }
     }
 
@@ -417,7 +331,7 @@ impl IpClient {
             return;
         }
         for id in self.listeners.keys().copied().collect::<Vec<_>>() {
-            self.look_at_listener(id);
+            self.look_at_listener(id, None);
             self.ask_for_callers(id, now_ns);
             self.listen(id);
         }
@@ -425,11 +339,11 @@ impl IpClient {
         let mut crowd = closing.count().saturating_sub(CLOSING_MAX);
         let mut ended = Vec::new();
         for (id, tcp) in &mut self.tcp {
-            tcp.has_sent |= self.stack.has_sent_segment(tcp.number, tcp.peer);
+            tcp.has_sent |= self.stack.has_sent_segment([tcp.local, tcp.peer]);
             if tcp.is_connecting() && !tcp.has_sent {
                 self.stack.ask_for(tcp.peer.ip(), now_ns);
             }
-            tcp.observe(&mut self.stack, false);
+            tcp.observe(&mut self.stack, None);
             let Some(until_ns) = tcp.until_ns else {
                 continue;
             };
@@ -437,6 +351,7 @@ impl IpClient {
             let is_late = now_ns >= until_ns && tcp.state != State::TimeWait;
             // Nobody reads what comes now.
             if is_late || socket.recv_queue() > 0 {
+                tcp.counts.given_up += u64::from(is_late && tcp.state != State::Closed);
                 socket.abort();
                 tcp.state = State::Closed;
             }
@@ -444,6 +359,7 @@ impl IpClient {
             let is_said = socket.remote_endpoint().is_none() || now_ns >= until_ns;
             let is_done = tcp.state == State::Closed && is_said;
             if is_done || crowd > 0 {
+                tcp.counts.given_up += u64::from(tcp.is_open());
                 crowd = crowd.saturating_sub(1);
                 ended.push(*id);
             }
@@ -451,26 +367,4 @@ impl IpClient {
         self.stack.forget_segments();
         ended.into_iter().for_each(|id| self.forget_tcp(id));
     }
-
-    /// Asks for those that a listener has to answer.
-    fn ask_for_callers(&mut self, id: SocketId, now_ns: u64) {
-        let waiting = self.listeners.get(&id).map(|one| &one.waiting);
-        for handle in waiting.into_iter().flatten() {
-            let (socket, _) = self.stack.tcp(*handle);
-            let is_calling = socket.state() == State::SynReceived;
-            let Some(peer) = socket.remote_endpoint().filter(|_| is_calling) else {
-                continue;
-            };
-            let number = socket.local_endpoint().map_or(0, |own| own.port);
-            if !self.stack.has_sent_segment(number, peer.into()) {
-                self.stack.ask_for(peer.addr.into(), now_ns);
-            }
-        }
-    }
-}
-
-fn no_listener(id: SocketId) -> IpError {
-    let kind = "listener of TCP";
-    let number = id.0;
-    IpError::NoSocket { number, kind }
 }
