@@ -4,7 +4,7 @@
 use forebay_client::{Client, ClientError};
 use forebay_wire::load::{ETHERTYPE, LoadHead};
 use forebay_wire::packet::Ip;
-use forebay_wire::packet::link::{ETHERNET_HEADER_BYTES, EtherType, ethernet};
+use forebay_wire::packet::link::{self, ETHERNET_HEADER_BYTES, EtherType, ethernet};
 use forebay_wire::packet::udp::Datagram;
 
 use crate::counts::{Amount, SendCounts, WorkCounts, WorkDrop};
@@ -27,11 +27,11 @@ pub(crate) struct Raw {
 /// Turns a frame round if it is a whole datagram to this Ethernet address and port, or a packet of generated load without one; the bytes of its payload, or of the frame.
 fn turn_round(frame: &mut [u8], mac: [u8; MAC_BYTES], port: u16) -> Option<usize> {
     if is_load(frame, mac) {
-        swap(frame, 0, MAC_BYTES);
+        link::turn_round(frame);
         return Some(frame.len());
     }
     let (ip_at, udp_at, is_v4, bytes) = look(frame, mac, port)?;
-    swap(frame, 0, MAC_BYTES);
+    link::turn_round(frame);
     let (at, address_bytes) = if is_v4 { (12, 4) } else { (8, 16) };
     swap(frame, ip_at + at, address_bytes);
     swap(frame, udp_at, 2);

@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use forebay_link::packet::{BATCH_FRAMES_MAX, FrameBatch, FramePort, KernelCounts};
 use forebay_sys::socket::raise_send_buffer;
 use forebay_sys::udp_batch::{Outgoing, SendBatch};
+use forebay_wire::packet::link::turn_round;
 
-use super::place::turn_round;
 use super::{BUFFER_BYTES, Fault, Place, ROUNDS, RawPlan, ring_counts};
 use crate::LoadError;
 use crate::books::{EchoCounts, EchoDrop};

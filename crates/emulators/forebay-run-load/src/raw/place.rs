@@ -136,16 +136,6 @@ fn ring(rings: usize, frame_bytes_max: usize) -> FrameRingSize {
     }
 }
 
-/// Changes sender and receiver of a frame over: whether it has both.
-pub(crate) fn turn_round(frame: &mut [u8]) -> bool {
-    let Some(addresses) = frame.get_mut(..2 * MAC_BYTES) else {
-        return false;
-    };
-    let (to, from) = addresses.split_at_mut(MAC_BYTES);
-    to.swap_with_slice(from);
-    true
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,22 +185,9 @@ mod tests {
     }
 
     #[test]
-    fn a_header_is_turned_round_and_back() {
+    fn a_header_names_target_place_and_type() {
         let header = place().header(Station([2, 0, 0, 0, 0, 9]));
         assert_eq!(header, [2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 1, 0x88, 0xb5]);
-        let mut frame = [&header[..], b"payload"].concat();
-        assert!(turn_round(&mut frame));
-        assert_eq!(
-            frame,
-            [
-                &[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 9, 0x88, 0xb5][..],
-                b"payload"
-            ]
-            .concat()
-        );
-        assert!(turn_round(&mut frame));
-        assert_eq!(frame[..14], header);
-        assert!(!turn_round(&mut [1; 11]));
     }
 
     #[test]

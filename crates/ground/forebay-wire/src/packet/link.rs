@@ -5,6 +5,7 @@ use super::PacketError;
 
 /// Bytes of an Ethernet header without tags: destination, source, type.
 pub const ETHERNET_HEADER_BYTES: usize = 14;
+const MAC_BYTES: usize = 6;
 /// Tags that are taken off; what has more is shown as of the type of the next one.
 pub const VLAN_TAGS_MAX: usize = 4;
 /// The rest of a tag's first two bytes is its priority.
@@ -208,6 +209,15 @@ fn take<const N: usize>(bytes: &[u8]) -> Result<(&[u8; N], &[u8]), PacketError> 
     bytes.split_first_chunk().ok_or(PacketError::LinkHeader)
 }
 
+/// Changes the receiver and the sender of an Ethernet frame over, as one who answers does. False: the frame ends before.
+pub fn turn_round(frame: &mut [u8]) -> bool {
+    let [to, from, ..] = frame.as_chunks_mut::<MAC_BYTES>().0 else {
+        return false;
+    };
+    core::mem::swap(to, from);
+    true
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -272,6 +282,16 @@ mod tests {
         let other = LinkType::RawIp.parse(&[0x50]).unwrap();
         assert!(!other.ethertype.is_ip());
         assert_eq!(LinkType::of(105), None);
+    }
+
+    #[test]
+    fn the_addresses_alone_change_over() {
+        let mut frame: [u8; 15] = core::array::from_fn(|at| at as u8);
+        assert!(turn_round(&mut frame));
+        assert_eq!(frame, [6, 7, 8, 9, 10, 11, 0, 1, 2, 3, 4, 5, 12, 13, 14]);
+        let mut cut: [u8; 11] = core::array::from_fn(|at| at as u8);
+        assert!(!turn_round(&mut cut));
+        assert_eq!(cut, core::array::from_fn(|at| at as u8));
     }
 
     #[test]
