@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-use forebay_sys::direct::{self, ALIGN_BYTES};
+use forebay_sys::direct::{self, ALIGN_BYTES, DirectMemory};
 
 use crate::block::Bytes;
 
@@ -117,12 +117,10 @@ impl DirectFile {
     }
 }
 
-/// Memory for bytes on their way to a file, aligned.
+/// Memory for bytes on their way to a file, which lie in it as in the file, by the alignment.
 #[derive(Debug)]
 struct Piece {
-    memory: Vec<u8>,
-    /// Where its first byte lies in `memory`.
-    shift: usize,
+    memory: DirectMemory,
     /// Bytes of it that are used, from here on …
     begin: usize,
     /// … to here.
@@ -130,19 +128,16 @@ struct Piece {
 }
 
 impl Piece {
-    fn new(bytes: usize) -> Self {
-        let memory = vec![0; bytes + ALIGN_BYTES];
-        let shift = memory.as_ptr().align_offset(ALIGN_BYTES).min(ALIGN_BYTES);
-        Self {
-            memory,
-            shift,
+    fn new(bytes: usize) -> io::Result<Self> {
+        Ok(Self {
+            memory: DirectMemory::new(bytes)?,
             begin: 0,
             end: 0,
-        }
+        })
     }
 
-    const fn capacity(&self) -> usize {
-        self.memory.len() - ALIGN_BYTES
+    fn is_full(&self) -> bool {
+        self.end == self.memory.len()
     }
 
     /// Begins anew with bytes that are to lie at this place of a file.
@@ -152,14 +147,14 @@ impl Piece {
     }
 
     fn bytes(&self) -> &[u8] {
-        &self.memory[self.shift + self.begin..self.shift + self.end]
+        &self.memory[self.begin..self.end]
     }
 
     /// Takes as many bytes as there is room for, from `from` on; how many.
     fn fill(&mut self, bytes: &Bytes<'_>, from: usize) -> usize {
-        let count = (self.capacity() - self.end).min(bytes.len() - from);
-        let into = self.shift + self.end;
-        bytes.copy_part_to(from, &mut self.memory[into..into + count]);
+        let count = (self.memory.len() - self.end).min(bytes.len() - from);
+        let into = self.end..self.end + count;
+        bytes.copy_part_to(from, &mut self.memory[into]);
         self.end += count;
         count
     }
@@ -211,6 +206,8 @@ impl DirectOut {
     pub(crate) fn start(queue_bytes: u64, progress: Arc<AtomicU64>) -> io::Result<Self> {
         let share = usize::try_from(queue_bytes / 8).unwrap_or(PIECE_BYTES_MAX);
         let bytes = share.clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX) / ALIGN_BYTES * ALIGN_BYTES;
+        let spare: io::Result<Vec<_>> = (0..PIECES).map(|_| Piece::new(bytes)).collect();
+        let spare = spare?;
         let (jobs, to_do) = sync_channel(PIECES);
         let (done_in, done) = sync_channel(PIECES);
         thread::Builder::new()
@@ -219,7 +216,7 @@ impl DirectOut {
         Ok(Self {
             jobs,
             done,
-            spare: (0..PIECES).map(|_| Piece::new(bytes)).collect(),
+            spare,
             filling: None,
             since_ns: 0,
             in_flight: 0,
@@ -257,7 +254,7 @@ impl DirectOut {
             let taken = piece.fill(bytes, from);
             from += taken;
             self.end += taken as u64;
-            let is_full = piece.end == piece.capacity();
+            let is_full = piece.is_full();
             self.filling = Some(piece);
             if is_full {
                 self.submit(file, sync);

@@ -8,6 +8,10 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, FallocateFlags, StatxFlags, fallocate, statx};
 
+mod memory;
+
+pub use memory::DirectMemory;
+
 /// Memory, places in the file and lengths are multiples of so many bytes: enough for every disk in use, whose own are 512 or 4,096.
 pub const ALIGN_BYTES: usize = 4096;
 
@@ -101,12 +105,10 @@ mod tests {
             forebay_testing::skip!("this file system does not write past the page cache");
             return;
         };
-        let memory = vec![2; 2 * ALIGN_BYTES];
-        let begin = memory.as_ptr().align_offset(ALIGN_BYTES);
-        direct
-            .write_all(&memory[begin..begin + ALIGN_BYTES])
-            .unwrap();
-        let refused = direct.write(&memory[begin..begin + 7]).unwrap_err();
+        let mut memory = DirectMemory::new(ALIGN_BYTES).unwrap();
+        memory.fill(2);
+        direct.write_all(&memory).unwrap();
+        let refused = direct.write(&memory[..7]).unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(libc::EINVAL));
         let found = std::fs::read(folder.path().join("a")).unwrap();
         assert_eq!(found, [[1; ALIGN_BYTES], [2; ALIGN_BYTES]].concat());
