@@ -91,6 +91,7 @@ fn more_than_the_windows_hold_goes_both_ways_by_both_versions_and_in_a_vlan() {
                     put += one.ip.tcp_send(of_one, &sent[put..]).unwrap();
                 }
                 carry(one, other);
+                assert_closed(&one.ip);
                 while let Some(bytes @ 1..) = other.ip.tcp_receive(of_other, &mut room).unwrap() {
                     came.extend_from_slice(&room[..bytes]);
                 }
@@ -336,6 +337,29 @@ fn connections_that_come_are_no_more_than_a_client_may_have() {
 }
 
 #[test]
+fn each_listener_hears_and_calls_that_wait_already_are_no_more_than_may_come() {
+    let (mut a, mut b) = (Station::new(1, None), Station::new(2, None));
+    for port in [PORT, PORT + 1] {
+        b.ip.tcp_listen(port, 64, SMALL).unwrap();
+    }
+    let calls = [PORT, PORT + 1].map(|port| {
+        let id = a.ip.tcp_connect(to("10.0.0.2", port), SMALL).unwrap();
+        carry(&mut a, &mut b);
+        id
+    });
+    assert!(calls.iter().all(|id| a.ip.tcp_is_connected(*id).unwrap()));
+    // Ten calls are in the ring when the program opens sockets: two listeners, two connections and 60 sockets are all that it may have.
+    let calls = [0; 10].map(|_| a.ip.tcp_connect(to("10.0.0.2", PORT), SMALL).unwrap());
+    a.turn().iter().for_each(|frame| b.place.give(frame));
+    for _ in 0..60 {
+        b.ip.udp(0, UdpLimits::default()).unwrap();
+    }
+    carry(&mut a, &mut b);
+    assert!(calls.iter().all(|id| a.ip.tcp_is_connected(*id).is_err()));
+    assert_eq!(b.ip.counts().tcp.backlog_full, 10);
+}
+
+#[test]
 fn a_closed_connection_whose_peer_does_not_close_is_given_up_and_counted() {
     let (mut a, mut b) = (Station::new(1, None), Station::new(2, None));
     let [of_a, of_b] = connected(&mut a, &mut b, "10.0.0.2");
@@ -343,7 +367,7 @@ fn a_closed_connection_whose_peer_does_not_close_is_given_up_and_counted() {
     carry_until(&mut a, &mut b, is_confirmed);
     a.ip.tcp_close(of_a).unwrap();
     let brief = TcpLimits {
-        timeout: Duration::from_millis(200),
+        timeout: Duration::from_secs(2),
         ..SMALL
     };
     let listener = b.ip.tcp_listen(PORT, 1, SMALL).unwrap();

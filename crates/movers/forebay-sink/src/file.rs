@@ -231,7 +231,7 @@ impl HldWriter {
                     self.out = Some(out);
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "no thread that writes");
+                    tracing::warn!(%error, "no thread that writes, or no memory for it");
                     open.give_direct_up(Because::NoThread);
                 }
             }

@@ -82,7 +82,9 @@ impl FileIo {
                 "the file system does not say that it writes past the page cache"
             }
             Self::Buffered(Because::ShortQueue) => "the queue is shorter than 1 MiB",
-            Self::Buffered(Because::NoThread) => "no thread that writes could be started",
+            Self::Buffered(Because::NoThread) => {
+                "no thread that writes, or no memory for it, was to be had"
+            }
             Self::Buffered(Because::NotOpened) => "the file could not be opened a second time",
         }
     }

@@ -161,7 +161,7 @@ impl<'a> Stage<'a> {
     }
 
     fn serve(&mut self) -> Result<(), RunError> {
-        // Whether messages came again within the time to gather, so that one wake-up may do for several.
+        // Whether the last sleep ended within the time to gather, counted from the round before it: one wake-up may do for several messages.
         let mut is_dense = false;
         loop {
             let now_ns = clock::monotonic_ns();
@@ -185,7 +185,8 @@ impl<'a> Stage<'a> {
             if self.stopping && self.builder.poll_timeout().is_none() {
                 return Ok(());
             }
-            if pulled && is_dense {
+            // A round that finds nothing tells a full ring from one that is read: it comes where one fills up.
+            if pulled && (is_dense || self.rings.any_pressed()) {
                 std::thread::sleep(self.gather);
                 continue;
             }

@@ -326,6 +326,8 @@ impl IpClient {
     /// The multiplexer is gone, or its memory has what an honest one does not write.
     pub fn turn(&mut self) -> Result<bool, ClientError> {
         let now_ns = monotonic_ns();
+        // The program may have opened sockets since.
+        self.listen_all();
         let mut frames = 0;
         while frames < BATCH && self.receive(now_ns) {
             frames += 1;

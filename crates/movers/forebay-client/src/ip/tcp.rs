@@ -76,6 +76,16 @@ pub(super) enum End {
     TimedOut,
 }
 
+/// Whether a segment between these states confirmed the end of what this side sends, which has a number of its own behind all bytes (RFC 9293, 3.3.2).
+const fn has_end(before: State, now: State) -> bool {
+    matches!(
+        (before, now),
+        (State::FinWait1, State::FinWait2 | State::TimeWait)
+            | (State::Closing, State::TimeWait)
+            | (State::LastAck, State::Closed)
+    )
+}
+
 /// What listens at a port.
 #[derive(Debug)]
 pub(super) struct Listener {
@@ -154,7 +164,7 @@ impl Tcp {
         self.state = now;
         let confirms = segment.and_then(|segment| segment.confirms);
         if let Some(confirms) = confirms.filter(|_| !self.is_connecting()) {
-            self.note_confirmed(confirms, is_less);
+            self.note_confirmed(confirms, is_less, has_end(before, now));
         }
         let by_frame = segment.is_some();
         match (before, now) {
@@ -175,14 +185,13 @@ impl Tcp {
     }
 
     /// Counts what the peer has confirmed by the number that it says, where the stack believed it and let go of something. Nothing was sent when it confirmed the
-    /// beginning. The end of what is sent has a number of its own, behind all bytes.
-    fn note_confirmed(&mut self, confirms: u32, is_believed: bool) {
+    /// beginning.
+    fn note_confirmed(&mut self, confirms: u32, is_believed: bool, has_end: bool) {
         let before = *self.confirmed.get_or_insert(confirms);
         if is_believed {
-            let counts = &mut self.counts;
-            let more = u64::from(confirms.wrapping_sub(before));
-            let all = counts.acknowledged_bytes + more;
-            counts.acknowledged_bytes = all.min(counts.asked_bytes);
+            let numbers = confirms.wrapping_sub(before);
+            let bytes = numbers.saturating_sub(u32::from(has_end));
+            self.counts.acknowledged_bytes += u64::from(bytes);
             self.confirmed = Some(confirms);
         }
     }

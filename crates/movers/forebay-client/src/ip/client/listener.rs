@@ -1,6 +1,7 @@
 //! Listeners of TCP of a client, and the connections that come to them.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 
 use smoltcp::iface::SocketHandle;
 use smoltcp::socket::tcp::State;
@@ -71,46 +72,68 @@ impl IpClient {
         listeners.any(|one| one.number == number)
     }
 
-    /// Has a listener as many sockets that wait as connections may come: those that it has to keep, and those that the client may have in all.
-    pub(super) fn listen(&mut self, id: SocketId) {
-        let waiting: usize = self.listeners.values().map(|one| one.waiting.len()).sum();
-        let mut free = SOCKETS_MAX.saturating_sub(self.opened() + waiting);
-        let mut excess = (self.opened() + waiting).saturating_sub(SOCKETS_MAX);
+    /// Connections that are being made at listeners.
+    pub(super) fn calling(&self) -> usize {
+        let all = self.listeners.values().flat_map(|one| &one.waiting);
+        let calling = all.filter(|handle| state(&self.stack, **handle) != State::Listen);
+        calling.count()
+    }
+
+    /// Has each listener as many sockets that listen as connections may come: those that it has to keep, and those that the client may have in all.
+    pub(super) fn listen_all(&mut self) {
+        for id in self.listeners.keys().copied().collect::<Vec<_>>() {
+            self.listen(id);
+        }
+    }
+
+    fn listen(&mut self, id: SocketId) {
+        let free = SOCKETS_MAX.saturating_sub(self.opened());
         let Some(listener) = self.listeners.get_mut(&id) else {
             return;
         };
-        while free > 0 && listener.waiting.len() + listener.made.len() < listener.backlog {
+        let is_listening = |stack: &Stack, handle| state(stack, handle) == State::Listen;
+        let all = listener.waiting.iter();
+        let calling = all.filter(|one| !is_listening(&self.stack, **one)).count();
+        let mut listening = listener.waiting.len() - calling;
+        let kept = listener.made.len() + calling;
+        let wanted = listener.backlog.saturating_sub(kept).min(free);
+        while listening < wanted {
             let mut socket = listener.limits.socket();
             // Refused are a port of 0 and a socket that is open.
             let _ = socket.listen(listener.number);
             listener.waiting.push(self.stack.add_tcp(socket));
-            free -= 1;
+            listening += 1;
         }
-        // The program has opened what was free before.
         listener.waiting.retain(|handle| {
-            let stays = excess == 0 || state(&self.stack, *handle) != State::Listen;
+            let stays = listening <= wanted || !is_listening(&self.stack, *handle);
             if !stays {
                 self.stack.remove_tcp(*handle);
-                excess -= 1;
+                listening -= 1;
             }
             stays
         });
     }
 
+    /// Whether a connection with these ends is being made at a listener.
+    pub(super) fn is_calling(&self, [local, peer]: [SocketAddr; 2]) -> bool {
+        let ends = Some((local.into(), peer.into()));
+        let mut all = self.listeners.values().flat_map(|one| &one.waiting);
+        all.any(|handle| {
+            let socket = self.stack.tcp_of(*handle);
+            socket.local_endpoint().zip(socket.remote_endpoint()) == ends
+        })
+    }
+
     /// Looks at what a segment to a listener's port has changed, which is of no connection.
     pub(super) fn look_at_call(&mut self, id: SocketId, segment: &Segment) {
-        self.look_at_listener(id, Some(segment));
-        let Some(listener) = self.listeners.get(&id).filter(|_| segment.is_call) else {
-            return;
-        };
-        let [_, peer] = segment.ends;
-        let is_taken = |handle: &SocketHandle| {
-            let socket = self.stack.tcp_of(*handle);
-            let is_of = |of: smoltcp::wire::IpEndpoint| of == peer.into();
-            socket.state() == State::Listen || socket.remote_endpoint().is_some_and(is_of)
-        };
-        if !listener.waiting.iter().any(is_taken) {
+        let is_taken = self.is_calling(segment.ends);
+        // The stack answers a call that it refuses by a reset.
+        if segment.is_call && !is_taken && self.stack.has_sent_segment(segment.ends) {
             self.closed_tcp.backlog_full += 1;
+        }
+        self.look_at_listener(id, Some(segment));
+        if segment.is_call {
+            self.listen_all();
         }
     }
 

@@ -1,6 +1,6 @@
 //! Connections of TCP of a client.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 
 use forebay_sys::clock::monotonic_ns;
 use smoltcp::socket::tcp::State;
@@ -30,16 +30,14 @@ impl IpClient {
         let number = self.free_port().ok_or(IpError::PortTaken { port: 0 })?;
         let handle = self.stack.add_tcp(limits.socket());
         let (socket, interface) = self.stack.tcp(handle);
-        if socket.connect(interface.context(), to, number).is_err() {
+        let called = socket.connect(interface.context(), to, number).ok();
+        let ends = socket.local_endpoint().zip(socket.remote_endpoint());
+        let Some((local, peer)) = called.and(ends) else {
             self.stack.remove_tcp(handle);
             return Err(IpError::NoWay { to: to.ip() });
-        }
+        };
         let id = self.new_id();
-        let (socket, _) = self.stack.tcp(handle);
-        let local = socket.local_endpoint().map(Into::into);
-        // One that calls has an end here.
-        let local = local.unwrap_or_else(|| (Ipv4Addr::UNSPECIFIED, number).into());
-        let made = Tcp::new(handle, [local, to], limits, State::SynSent);
+        let made = Tcp::new(handle, [local.into(), peer.into()], limits, State::SynSent);
         self.tcp.insert(id, made);
         self.send(monotonic_ns())?;
         Ok(id)
@@ -254,11 +252,11 @@ impl IpClient {
         None
     }
 
-    /// Sockets, listeners and connections that the program has not closed, those among them that it has not accepted.
+    /// Sockets, listeners and connections that the program has not closed, those among them that it has not accepted or that are being made.
     pub(super) fn opened(&self) -> usize {
         let closing = self.tcp.values().filter(|tcp| tcp.until_ns.is_some());
         let tcp = self.tcp.len() - closing.count();
-        self.udp.len() + self.listeners.len() + tcp
+        self.udp.len() + self.listeners.len() + tcp + self.calling()
     }
 
     /// Whether one socket more can be opened.
@@ -306,7 +304,9 @@ impl IpClient {
         };
         // A connection at its end may have had the same ends before.
         let is_of = |tcp: &Tcp| [tcp.local, tcp.peer] == segment.ends && tcp.state != State::Closed;
-        let found = self.tcp.iter().find(|(_, tcp)| is_of(tcp));
+        let found = self.tcp.iter().rev().find(|(_, tcp)| is_of(tcp));
+        let is_later = |tcp: &Tcp| tcp.state == State::TimeWait && self.is_calling(segment.ends);
+        let found = found.filter(|(_, tcp)| !is_later(tcp));
         if let Some(id) = found.map(|(id, _)| *id) {
             return self.look(id, Some(&segment));
         }
@@ -333,8 +333,8 @@ impl IpClient {
         for id in self.listeners.keys().copied().collect::<Vec<_>>() {
             self.look_at_listener(id, None);
             self.ask_for_callers(id, now_ns);
-            self.listen(id);
         }
+        self.listen_all();
         let closing = self.tcp.values().filter(|tcp| tcp.until_ns.is_some());
         let mut crowd = closing.count().saturating_sub(CLOSING_MAX);
         let mut ended = Vec::new();
