@@ -209,7 +209,7 @@ fn take<const N: usize>(bytes: &[u8]) -> Result<(&[u8; N], &[u8]), PacketError> 
     bytes.split_first_chunk().ok_or(PacketError::LinkHeader)
 }
 
-/// Changes the receiver and the sender of an Ethernet frame over, as one who answers does. False: the frame ends before.
+/// Changes the receiver and the sender of an Ethernet frame over, as an answer has them. False: the frame ends before.
 pub fn turn_round(frame: &mut [u8]) -> bool {
     let [to, from, ..] = frame.as_chunks_mut::<MAC_BYTES>().0 else {
         return false;

@@ -14,8 +14,9 @@ use crate::ip::{IpError, TcpLimits};
 /// Most connections that a listener keeps for the program.
 const BACKLOG_MAX: usize = 64;
 
-fn state(stack: &Stack, handle: SocketHandle) -> State {
-    stack.tcp_of(handle).state()
+/// Whether a socket waits for a call.
+fn is_listening(stack: &Stack, handle: SocketHandle) -> bool {
+    stack.tcp_of(handle).state() == State::Listen
 }
 
 impl IpClient {
@@ -75,7 +76,7 @@ impl IpClient {
     /// Connections that are being made at listeners.
     pub(super) fn calling(&self) -> usize {
         let all = self.listeners.values().flat_map(|one| &one.waiting);
-        let calling = all.filter(|handle| state(&self.stack, **handle) != State::Listen);
+        let calling = all.filter(|handle| !is_listening(&self.stack, **handle));
         calling.count()
     }
 
@@ -91,7 +92,6 @@ impl IpClient {
         let Some(listener) = self.listeners.get_mut(&id) else {
             return;
         };
-        let is_listening = |stack: &Stack, handle| state(stack, handle) == State::Listen;
         let all = listener.waiting.iter();
         let calling = all.filter(|one| !is_listening(&self.stack, **one)).count();
         let mut listening = listener.waiting.len() - calling;
