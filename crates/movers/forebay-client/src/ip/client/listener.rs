@@ -80,7 +80,7 @@ impl IpClient {
         calling.count()
     }
 
-    /// Has each listener as many sockets that listen as connections may come: those that it has to keep, and those that the client may have in all.
+    /// Has each listener, before frames are taken, as many sockets that listen as connections may come: those that it has to keep, and those that the client may have in all.
     pub(super) fn listen_all(&mut self) {
         for id in self.listeners.keys().copied().collect::<Vec<_>>() {
             self.listen(id);

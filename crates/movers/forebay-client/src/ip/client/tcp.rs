@@ -334,7 +334,6 @@ impl IpClient {
             self.look_at_listener(id, None);
             self.ask_for_callers(id, now_ns);
         }
-        self.listen_all();
         let closing = self.tcp.values().filter(|tcp| tcp.until_ns.is_some());
         let mut crowd = closing.count().saturating_sub(CLOSING_MAX);
         let mut ended = Vec::new();
