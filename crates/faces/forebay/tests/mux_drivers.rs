@@ -145,10 +145,10 @@ fn over_a_wire(driver: &str, threads: u64, modes: &[&str]) {
     assert!(modes.contains(&mode), "{mode}");
     assert_eq!(number(&json, "driver_threads"), threads);
     // No thread has kept a right, and the one that sends is there.
-    if driver != "xdp" {
-        let confined = &json["confined"];
-        assert!(number(confined, "threads") >= threads, "{confined}");
-        assert_eq!(confined["no_capabilities"], true, "{confined}");
+    let confined = &json["confined"];
+    assert!(number(confined, "threads") >= threads, "{confined}");
+    for held in ["no_capabilities", "no_new_privileges", "system_calls"] {
+        assert_eq!(confined[held], true, "{held}: {confined}");
     }
 }
 

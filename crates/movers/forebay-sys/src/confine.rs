@@ -22,15 +22,17 @@ const NONE: i32 = -1;
 /// A handler that has not run yet.
 const WAITS: i32 = -1;
 
-/// What of the file system stays open for a confined process, beside what it has open.
+/// What is left to a confined process, beside what it has open.
 #[derive(Clone, Debug, Default)]
-pub struct Folders {
+pub struct Left {
     /// Below these, files are read.
     pub read: Vec<PathBuf>,
     /// Below these, files are made, read, written, renamed and removed.
     pub write: Vec<PathBuf>,
     /// Below these, files are removed.
     pub remove: Vec<PathBuf>,
+    /// Values are looked up in maps of the kernel (`BPF_MAP_LOOKUP_ELEM` of bpf(2), and no other of its commands).
+    pub looks_up_maps: bool,
 }
 
 /// What holds, by what the kernel says of each thread.
@@ -57,8 +59,8 @@ static ANSWERED: AtomicI32 = AtomicI32::new(WAITS);
 ///
 /// # Errors
 /// A folder is not there, a thread does not answer, or the kernel refuses: then some of it may hold already. That a kernel has no landlock or no filter is no error.
-pub fn confine(folders: &Folders) -> Result<Confined, SysError> {
-    let rules = landlock::rules(folders)?;
+pub fn confine(left: &Left) -> Result<Confined, SysError> {
+    let rules = landlock::rules(left)?;
     let number = rules.as_ref().map_or(NONE, landlock::Rules::number);
     RULES.store(number, Ordering::Release);
     let others = in_all_others();
@@ -74,7 +76,7 @@ pub fn confine(folders: &Folders) -> Result<Confined, SysError> {
         ));
     }
     let landlock = rules.map(|rules| rules.version);
-    let is_filtered = calls::filter()?;
+    let is_filtered = calls::filter(left.looks_up_maps)?;
     held(is_filtered, landlock)
 }
 

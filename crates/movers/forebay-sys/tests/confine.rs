@@ -10,10 +10,24 @@ use std::process::Command;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use forebay_sys::confine::{Folders, confine};
+use forebay_sys::confine::{Left, confine};
 
 /// Says to the test that it is the process that is confined.
 const INSIDE: &str = "FOREBAY_TEST_CONFINED";
+/// And that it is to look values up in maps of the kernel.
+const WITH_MAPS: &str = "FOREBAY_TEST_CONFINED_WITH_MAPS";
+/// Commands of bpf(2) for an element of a map: to look it up, and to find the next one.
+const MAP_COMMANDS: [libc::c_long; 2] = [1, 4];
+
+/// What the kernel answers to a command of bpf(2) for a map that is not there.
+fn of_no_map(command: libc::c_long) -> Option<i32> {
+    let attributes = [u32::MAX, 0, 0, 0, 0, 0, 0, 0];
+    let bytes = size_of_val(&attributes);
+    // SAFETY: the kernel reads as many bytes of the attributes as it is told, which they have, and no map has this number.
+    let answer = unsafe { libc::syscall(libc::SYS_bpf, command, attributes.as_ptr(), bytes) };
+    assert_eq!(answer, -1);
+    std::io::Error::last_os_error().raw_os_error()
+}
 
 /// What may not be done, each by its name.
 fn escapes(outside: &Path) -> Vec<(&'static str, bool)> {
@@ -45,6 +59,7 @@ fn escapes(outside: &Path) -> Vec<(&'static str, bool)> {
 }
 
 fn confined(folder: &Path) {
+    let looks_up_maps = std::env::var_os(WITH_MAPS).is_some();
     let (own, outside) = (folder.join("own"), folder.join("outside"));
     // Two threads that were there before: one waits in the kernel, and one works.
     let (tell, told) = mpsc::channel::<mpsc::Sender<Vec<(&'static str, bool)>>>();
@@ -63,10 +78,11 @@ fn confined(folder: &Path) {
         .append(true)
         .open(outside.join("open"))
         .unwrap();
-    let held = confine(&Folders {
+    let held = confine(&Left {
         read: vec!["/proc/self".into()],
         write: vec![own.clone()],
-        remove: vec![],
+        looks_up_maps,
+        ..Left::default()
     })
     .unwrap();
     assert_eq!(
@@ -97,11 +113,36 @@ fn confined(folder: &Path) {
         UdpSocket::bind("127.0.0.1:0").is_ok(),
         "counts of interfaces are asked for over IPv4"
     );
+    let lookup = if looks_up_maps {
+        libc::EBADF
+    } else {
+        libc::EPERM
+    };
+    let answers = MAP_COMMANDS.map(of_no_map);
+    assert_eq!(answers, [lookup, libc::EPERM].map(Some));
     println!("confined: {held:?}");
 }
 
 #[test]
 fn a_confined_process_has_what_it_has_open_and_no_more() {
+    is_confined("a_confined_process_has_what_it_has_open_and_no_more", false);
+}
+
+#[test]
+fn a_confined_process_may_look_into_maps_if_it_asks_for_that() {
+    // Not confined it may try both commands, of a kernel that asks for no right to do so.
+    if MAP_COMMANDS.map(of_no_map) == [Some(libc::EPERM); 2] && std::env::var_os(INSIDE).is_none() {
+        return forebay_testing::skip!(
+            "this kernel wants a right for bpf(2) (needs root, or Linux 5.19)"
+        );
+    }
+    is_confined(
+        "a_confined_process_may_look_into_maps_if_it_asks_for_that",
+        true,
+    );
+}
+
+fn is_confined(name: &str, looks_up_maps: bool) {
     if let Some(folder) = std::env::var_os(INSIDE) {
         return confined(Path::new(&folder));
     }
@@ -113,12 +154,12 @@ fn a_confined_process_has_what_it_has_open_and_no_more() {
     fs::write(outside.join("secret"), "of others").unwrap();
     fs::write(outside.join("open"), "").unwrap();
     // Without being confined all of it is possible here, so that what is refused is refused by that.
-    let name = "a_confined_process_has_what_it_has_open_and_no_more";
-    let ended = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", name, "--nocapture"])
-        .env(INSIDE, folder.path())
-        .output()
-        .unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", name, "--nocapture"]);
+    if looks_up_maps {
+        command.env(WITH_MAPS, "1");
+    }
+    let ended = command.env(INSIDE, folder.path()).output().unwrap();
     let said = String::from_utf8_lossy(&ended.stdout);
     let complains = String::from_utf8_lossy(&ended.stderr);
     assert!(said.contains("confined: Confined"), "{said}\n{complains}");

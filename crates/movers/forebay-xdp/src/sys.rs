@@ -3,6 +3,7 @@
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
 
 use crate::abi::Plain;
 use crate::error::XdpError;
@@ -142,6 +143,9 @@ impl Map {
         spec: MapSpec,
         types: Option<(&OwnedFd, u32, u32)>,
     ) -> Result<Self, XdpError> {
+        if spec.kind == MapKind::PerCpuArray {
+            possible_cpus()?;
+        }
         let mut attributes = MapAttributes {
             kind: spec.kind as u32,
             key_bytes: spec.key_bytes,
@@ -255,8 +259,17 @@ impl Map {
     }
 }
 
-/// CPUs that the kernel keeps a place for.
+/// CPUs that the kernel keeps a place for: a number that stays until it is booted again. It is read once, as a confined process may not read it.
 pub(crate) fn possible_cpus() -> Result<usize, XdpError> {
+    static CPUS: OnceLock<usize> = OnceLock::new();
+    if let Some(cpus) = CPUS.get() {
+        return Ok(*cpus);
+    }
+    let cpus = read_possible_cpus()?;
+    Ok(*CPUS.get_or_init(|| cpus))
+}
+
+fn read_possible_cpus() -> Result<usize, XdpError> {
     // Of `0-3` or `0,2-5` the last number is that of the last one.
     let path = "/sys/devices/system/cpu/possible";
     let text = std::fs::read_to_string(path).map_err(failed("read", path))?;

@@ -463,10 +463,10 @@ impl System for MuxPlan {
         let (plan, card) = (daemon.plan.clone(), daemon.driver.card.name().to_owned());
         let out = Some(plan.settings.directory.as_path()).filter(|it| !it.as_os_str().is_empty());
         let mut books = Books::open(out, &plan, &card, &mut |line| host.warn(line))?;
-        if plan.settings.confine && plan.settings.driver == DriverChoice::Xdp {
-            host.warn("driver = \"xdp\" keeps its rights: its counts are read by calls that a confined process may not make");
-        } else if plan.settings.confine {
+        if plan.settings.confine {
             daemon.confined = Some(confine(&plan.settings, host)?);
+            let counts = daemon.driver.receive.counts();
+            counts.map_err(MuxError::ConfinedCounts)?;
         }
         host.say(format_args!(
             "the multiplexer of {card} takes clients in at {}",

@@ -18,6 +18,11 @@ pub enum MuxError {
     /// The card cannot be opened, or gives no more frames.
     #[error(transparent)]
     Driver(#[from] DriverError),
+    /// A confined process may not read what the card has counted.
+    #[error(
+        "the card's counts cannot be read without rights: {0}; with the driver xdp this needs Linux 5.19; set confine = false, or take another driver"
+    )]
+    ConfinedCounts(#[source] DriverError),
     /// A setting is outside its range.
     #[error(transparent)]
     Setting(#[from] OutOfRange),

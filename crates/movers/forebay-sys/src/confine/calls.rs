@@ -110,7 +110,9 @@ const OLDER: &[libc::c_long] = &[
 const OLDER: &[libc::c_long] = &[];
 
 /// Families of sockets that are left: the kernel is asked over the one about interfaces, and over the other about their counts.
-const FAMILIES: [i32; 2] = [libc::AF_NETLINK, libc::AF_INET];
+const FAMILIES: [u32; 2] = [libc::AF_NETLINK as u32, libc::AF_INET as u32];
+/// Commands of bpf(2) that are left, if any are: `BPF_MAP_LOOKUP_ELEM`.
+const MAP_COMMANDS: [u32; 1] = [1];
 
 #[cfg(target_arch = "x86_64")]
 const ARCHITECTURE: Option<u32> = Some(0xc000_003e);
@@ -147,7 +149,7 @@ const fn unless(value: u32, skipped: u8) -> libc::sock_filter {
 }
 
 /// Numbers of another architecture's calls are no numbers of these: all of them are refused, and with them those of x32, which have a bit more.
-fn program(architecture: u32) -> Vec<libc::sock_filter> {
+fn program(architecture: u32, looks_up_maps: bool) -> Vec<libc::sock_filter> {
     let allow = || step(RETURN, libc::SECCOMP_RET_ALLOW);
     let mut program = vec![
         step(LOAD, ARCH),
@@ -161,23 +163,33 @@ fn program(architecture: u32) -> Vec<libc::sock_filter> {
     for call in CALLS.iter().chain(OLDER) {
         program.extend([unless(*call as u32, 1), allow()]);
     }
-    program.extend([unless(libc::SYS_socket as u32, 1), step(LOAD, FIRST)]);
-    // Of another call the number is compared with families here, so that it is refused before.
-    let at = program.len() - 2;
-    program[at].jf = 1 + 2 * FAMILIES.len() as u8;
-    for family in FAMILIES {
-        program.extend([unless(family as u32, 1), allow()]);
+    if looks_up_maps {
+        program.extend(with_first(libc::SYS_bpf, &MAP_COMMANDS));
+    }
+    program.extend(with_first(libc::SYS_socket, &FAMILIES));
+    program.push(step(RETURN, REFUSE));
+    program
+}
+
+/// Allows a call whose first argument is one of these, and refuses it with another one. Of another call, goes on behind.
+fn with_first(call: libc::c_long, allowed: &[u32]) -> Vec<libc::sock_filter> {
+    let mut program = vec![
+        unless(call as u32, 2 + 2 * allowed.len() as u8),
+        step(LOAD, FIRST),
+    ];
+    for first in allowed {
+        program.extend([unless(*first, 1), step(RETURN, libc::SECCOMP_RET_ALLOW)]);
     }
     program.push(step(RETURN, REFUSE));
     program
 }
 
-/// Leaves the calls above to all threads. False: the kernel has no filters, or may not be asked for one, and all calls are left.
-pub(super) fn filter() -> Result<bool, SysError> {
+/// Leaves the calls above to all threads, that for values of maps where it is asked for. False: the kernel has no filters, or may not be asked for one, and all calls are left.
+pub(super) fn filter(looks_up_maps: bool) -> Result<bool, SysError> {
     let Some(architecture) = ARCHITECTURE else {
         return Ok(false);
     };
-    let mut program = program(architecture);
+    let mut program = program(architecture, looks_up_maps);
     let filter = libc::sock_fprog {
         len: program.len() as u16,
         filter: program.as_mut_ptr(),

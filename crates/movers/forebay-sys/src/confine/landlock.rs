@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 
-use super::Folders;
+use super::Left;
 use crate::SysError;
 
 const WRITE_FILE: u64 = 1 << 1;
@@ -59,7 +59,7 @@ struct Beneath {
 }
 
 /// The rules of these folders; none where the kernel has no landlock, has it turned off, or may not be asked for it.
-pub(super) fn rules(folders: &Folders) -> Result<Option<Rules>, SysError> {
+pub(super) fn rules(left: &Left) -> Result<Option<Rules>, SysError> {
     let none = std::ptr::null::<Ruleset>();
     // SAFETY: with this flag the kernel reads nothing, and gives a number.
     let version = unsafe {
@@ -107,9 +107,9 @@ pub(super) fn rules(folders: &Folders) -> Result<Option<Rules>, SysError> {
     let rules = Rules { fd, version };
     let written = READ_FILE | READ_DIR | WRITE_FILE | REMOVE_FILE | MAKE_REG | MAKE_SYM | TRUNCATE;
     let of_kinds = [
-        (&folders.read, READ_FILE | READ_DIR),
-        (&folders.write, written),
-        (&folders.remove, REMOVE_FILE),
+        (&left.read, READ_FILE | READ_DIR),
+        (&left.write, written),
+        (&left.remove, REMOVE_FILE),
     ];
     for (paths, access) in of_kinds {
         for path in paths {
