@@ -32,6 +32,8 @@ impl Daemon {
     /// Does what there is to do; how much it was, in frames, packets and buffers.
     pub(super) fn round(&mut self, now_ns: u64) -> Result<usize, MuxError> {
         let returned = self.take_back_all();
+        // Through a ring that cannot be nothing is given, and what is given to a client is what it had.
+        self.part_all();
         let received = self.receive()?;
         let offered = self.take_all(now_ns, PACKETS);
         let sent = self.send(now_ns);
