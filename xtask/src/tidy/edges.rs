@@ -224,6 +224,7 @@ const BELOW_RUN_MUX_CLIENT: &[&str] = &[
     "forebay-ledger",
     "forebay-sys",
     "forebay-client",
+    "forebay-ring",
 ];
 
 const BELOW_RUN_TDM: &[&str] = &[

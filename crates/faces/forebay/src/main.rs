@@ -31,6 +31,7 @@ mod mover;
 mod mux;
 mod mux_bench;
 mod mux_client;
+mod mux_hostile;
 mod net;
 mod output;
 mod probe;

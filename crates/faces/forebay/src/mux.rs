@@ -28,6 +28,7 @@ pub(crate) struct MuxArgs {
 enum Verb {
     Run(MuxRunArgs),
     Client(crate::mux_client::MuxClientArgs),
+    Hostile(crate::mux_hostile::MuxHostileArgs),
     Status(control::MuxStatusArgs),
     Set(control::MuxSetArgs),
     Bench(crate::mux_bench::MuxBenchArgs),
@@ -59,6 +60,7 @@ pub(crate) fn run(args: &MuxArgs) -> Result<ExitCode> {
     match &args.verb {
         Verb::Run(args) => run_daemon(args),
         Verb::Client(args) => crate::mux_client::run(args),
+        Verb::Hostile(args) => crate::mux_hostile::run(args),
         Verb::Status(args) => control::status(args),
         Verb::Set(args) => control::set(args),
         Verb::Bench(args) => crate::mux_bench::run(args),
@@ -81,6 +83,11 @@ pub(crate) fn carry_out(plan: MuxPlan, format: Format) -> Result<ExitCode> {
     run_system(plan, format, To::Stdout, print_text)
 }
 
+/// Whether a client that is parted with so has done something that it may not.
+fn is_its_fault(why: &str) -> bool {
+    !matches!(why, "left" | "end")
+}
+
 fn print_text(record: &Record<MuxSummary>) {
     let Record { envelope, summary } = record;
     print_line(format_args!(
@@ -100,6 +107,12 @@ fn print_text(record: &Record<MuxSummary>) {
         ));
         for (lie, times) in &client.lies {
             print_line(format_args!("{} lied: {lie}, {times} times", client.name));
+        }
+        for (why, times) in client.parted.iter().filter(|(why, _)| is_its_fault(why)) {
+            print_line(format_args!(
+                "{} was disconnected: {why}, {times} times",
+                client.name
+            ));
         }
     }
     for change in &summary.changes {

@@ -9,16 +9,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use forebay_ring::{
-    Descriptor, Frame, FramePoolSpec, FrameReceiver, FrameSender, Full, RingError, SIDE_FDS, View,
+    Descriptor, Frame, FrameReceiver, FrameSender, Full, RingError, SIDE_FDS, View,
 };
 use forebay_sys::clock::monotonic_ns;
 use forebay_sys::seqpacket::{Arrived, SeqSocket};
 use forebay_sys::{SysError, wait};
 
 use crate::error::{ClientError, SendError};
-use crate::protocol::{
-    HEADER_BYTES, Message, Name, PoolShape, RECORD_BYTES_MAX, WELCOME_FDS, Welcome,
-};
+use crate::protocol::{HEADER_BYTES, Message, Name, RECORD_BYTES_MAX, WELCOME_FDS, Welcome};
 
 pub use reserved::Reserved;
 pub use waiting::Woken;
@@ -42,6 +40,56 @@ pub struct Counts {
     pub sent_bytes: u64,
     /// Frames that were not handed over, as all buffers were on their way.
     pub refused_full: u64,
+}
+
+/// What the daemon hands over with a place: the connection, which holds the place, and the descriptors of two pools. [`Client::connect`] takes it and maps them.
+#[derive(Debug)]
+pub struct Handed {
+    /// The connection: the daemon's last word comes over it, and the place is held as long as it is open.
+    pub socket: SeqSocket,
+    /// What the daemon gave.
+    pub welcome: Welcome,
+    /// The receiver's end of the pool in which frames come.
+    pub receive: Vec<OwnedFd>,
+    /// The sender's end of the pool in which frames go.
+    pub transmit: Vec<OwnedFd>,
+}
+
+impl Handed {
+    /// Asks the daemon at this socket for the place of this name, and waits for the answer as long as `patience`.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub fn ask(path: &Path, name: &str, patience: Duration) -> Result<Self, ClientError> {
+        let hello = Message::Hello(Name::new(name)?);
+        let until = Instant::now() + patience;
+        let socket = reach(path, until)?;
+        // One that is refused before it has said a word finds the refusal all the same.
+        let said = socket.send(&hello.emit(), &[]);
+        let (answer, mut receive) = hear(&socket, until, patience)?;
+        let welcome = match answer {
+            Message::Welcome(welcome) => welcome,
+            Message::Refusal(refusal) => return Err(ClientError::Refused(refusal)),
+            Message::Hello(_) | Message::Bell => {
+                return Err(ClientError::Unexpected {
+                    expected: "a welcome",
+                    found: answer.kind_name(),
+                });
+            }
+        };
+        said?;
+        if receive.len() != WELCOME_FDS {
+            let (expected, found) = (WELCOME_FDS, receive.len());
+            return Err(RingError::Descriptors { expected, found }.into());
+        }
+        let transmit = receive.split_off(SIDE_FDS);
+        Ok(Self {
+            socket,
+            welcome,
+            receive,
+            transmit,
+        })
+    }
 }
 
 /// A client at its place.
@@ -82,39 +130,15 @@ impl Client {
     /// Nobody listens there, so many others wait there all the time that it comes not to be heard, the daemon refuses or is silent, or what it hands over is not
     /// what it should be.
     pub fn connect(path: &Path, name: &str, patience: Duration) -> Result<Self, ClientError> {
-        let hello = Message::Hello(Name::new(name)?);
-        let until = Instant::now() + patience;
-        let socket = reach(path, until)?;
-        // One that is refused before it has said a word finds the refusal all the same.
-        let said = socket.send(&hello.emit(), &[]);
-        let (answer, fds) = hear(&socket, until, patience)?;
-        let welcome = match answer {
-            Message::Welcome(welcome) => welcome,
-            Message::Refusal(refusal) => return Err(ClientError::Refused(refusal)),
-            Message::Hello(_) | Message::Bell => {
-                return Err(ClientError::Unexpected {
-                    expected: "a welcome",
-                    found: answer.kind_name(),
-                });
-            }
-        };
-        said?;
-        Self::open(socket, welcome, fds)
-    }
-
-    fn open(
-        socket: SeqSocket,
-        welcome: Welcome,
-        mut fds: Vec<OwnedFd>,
-    ) -> Result<Self, ClientError> {
-        if fds.len() != WELCOME_FDS {
-            let (expected, found) = (WELCOME_FDS, fds.len());
-            return Err(RingError::Descriptors { expected, found }.into());
-        }
-        let transmit = fds.split_off(SIDE_FDS);
+        let Handed {
+            socket,
+            welcome,
+            receive,
+            transmit,
+        } = Handed::ask(path, name, patience)?;
         Ok(Self {
-            receiver: FrameReceiver::map(&spec(welcome.receive), fds)?,
-            sender: FrameSender::map(&spec(welcome.transmit), transmit)?,
+            receiver: FrameReceiver::map(&welcome.receive.spec("mux"), receive)?,
+            sender: FrameSender::map(&welcome.transmit.spec("mux"), transmit)?,
             socket,
             welcome,
             next: None,
@@ -378,14 +402,6 @@ fn deadline_ns(until: Instant) -> u64 {
     let left = until.saturating_duration_since(Instant::now());
     let left_ns = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
     monotonic_ns().saturating_add(left_ns)
-}
-
-fn spec(shape: PoolShape) -> FramePoolSpec {
-    FramePoolSpec {
-        name: "mux".into(),
-        frames: shape.frames,
-        frame_bytes: shape.frame_bytes,
-    }
 }
 
 impl From<SysError> for SendError {

@@ -48,5 +48,5 @@ mod error;
 pub mod ip;
 pub mod protocol;
 
-pub use client::{Client, Counts, Held, Received, Reserved, Woken};
+pub use client::{Client, Counts, Handed, Held, Received, Reserved, Woken};
 pub use error::{ClientError, SendError};

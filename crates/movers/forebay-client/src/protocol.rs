@@ -37,6 +37,7 @@ mod tests;
 use core::fmt;
 use core::net::IpAddr;
 
+use forebay_ring::FramePoolSpec;
 use thiserror::Error;
 
 /// Most bytes of a record.
@@ -110,6 +111,16 @@ pub struct PoolShape {
 }
 
 impl PoolShape {
+    /// The pool's spec, under this name.
+    #[must_use]
+    pub fn spec(self, name: &str) -> FramePoolSpec {
+        FramePoolSpec {
+            name: name.into(),
+            frames: self.frames,
+            frame_bytes: self.frame_bytes,
+        }
+    }
+
     /// Whether it is within its limits.
     #[must_use]
     pub const fn is_admitted(self) -> bool {

@@ -96,8 +96,8 @@ pub use self::{
     },
     consumer::{Consumer, Consumers},
     frames::{
-        BareReceiver, BareSender, Descriptor, FRAME_BYTES_MAX, FRAME_BYTES_STEP, FRAMES_MAX, Frame,
-        FramePoolMemory, FramePoolSpec, FrameReceiver, FrameSender, Unsent,
+        BareReceiver, BareSender, Descriptor, FRAME_BYTES_MAX, FRAME_BYTES_STEP, FRAMES_MAX,
+        ForgedEnd, Frame, FramePoolMemory, FramePoolSpec, FrameReceiver, FrameSender, Unsent,
     },
     producer::{Loan, Producer, Producers},
     record::{Carried, HEADER_BYTES, Meta, RECORD_ALIGN, Record, record_bytes},

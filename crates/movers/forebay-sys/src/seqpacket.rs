@@ -184,6 +184,12 @@ impl SeqSocket {
         let _ = rustix::net::shutdown(&self.fd, rustix::net::Shutdown::Both);
     }
 
+    /// Says nothing more, and goes on hearing: the peer finds the end behind what it was sent.
+    pub fn end_sending(&self) {
+        // As above.
+        let _ = rustix::net::shutdown(&self.fd, rustix::net::Shutdown::Write);
+    }
+
     /// Takes the next record; descriptors that came with it are closed.
     ///
     /// # Errors

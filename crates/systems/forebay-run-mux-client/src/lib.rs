@@ -6,12 +6,14 @@
 //! | `stack` | an IP stack over the client library: UDP, and TCP for the echo |
 //! | `raw` | the echo without a stack: a frame is turned round where it lies |
 //! | `session` | a place at the multiplexer, from the welcome to the farewell |
+//! | [`hostile`] | no client of those, but one that does what harm it can, for showing what that costs others |
 //! | `run`, `books`, `summary` | the program: one session after the other, the ledger, the record |
 #![forbid(unsafe_code)]
 
 mod books;
 mod counts;
 mod error;
+pub mod hostile;
 mod raw;
 mod run;
 mod session;

@@ -14,9 +14,7 @@ use forebay_client::protocol::{Message, PoolShape};
 use forebay_mux::buffers::BufferId;
 use forebay_mux::transmit::Packet;
 use forebay_mux::{Source, SourceLimits, descriptor};
-use forebay_ring::{
-    BareReceiver, BareSender, Descriptor, FramePoolMemory, FramePoolSpec, RingError, View,
-};
+use forebay_ring::{BareReceiver, BareSender, Descriptor, FramePoolMemory, RingError, View};
 use forebay_sys::seqpacket::{Arrived, SeqSocket};
 
 /// Copies of packets, each at the place of its buffer.
@@ -138,7 +136,7 @@ impl Ends {
         trusted: Option<SourceLimits>,
         shared: Option<BorrowedFd<'_>>,
     ) -> Result<(Self, Vec<OwnedFd>), Box<dyn Error>> {
-        let (receive, sent) = (spec(receive), spec(transmit));
+        let (receive, sent) = (receive.spec("mux"), transmit.spec("mux"));
         let down = match shared {
             Some(frames) => FramePoolMemory::create_over(&receive, frames.try_clone_to_owned()?)?,
             None => FramePoolMemory::create(&receive)?,
@@ -299,14 +297,6 @@ fn view(receiver: &BareReceiver, frame: u32, offset: u32, len: u32) -> Option<Vi
         len,
         tag: 0,
     })
-}
-
-fn spec(shape: PoolShape) -> FramePoolSpec {
-    FramePoolSpec {
-        name: "mux".into(),
-        frames: shape.frames,
-        frame_bytes: shape.frame_bytes,
-    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 //! Pages of frames come when a side first touches them, so a pool takes the memory of the frames that were used; pages of descriptors are there from the start.
 
 mod bare;
+mod forged;
 mod receiver;
 mod sender;
 
@@ -20,6 +21,7 @@ use crate::memory::{self, Access, Mapping, PAGE_BYTES, Shared, Words};
 use crate::set::{EVENT, SIDE_FDS, eventfd, flag, outside};
 
 pub use bare::{BareReceiver, BareSender};
+pub use forged::ForgedEnd;
 pub use receiver::FrameReceiver;
 pub use sender::{Frame, FrameSender, Unsent};
 

@@ -1,0 +1,142 @@
+//! An end that writes whatever it is told: what a peer that means harm can do to a pool, for showing what that costs others.
+//!
+//! It goes by reads and writes of the files and maps nothing, so that no value can harm the process that has it.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+
+use super::{DESCRIPTOR_WORDS, Descriptor, FREED_SLOT, FramePoolSpec, SENT_SLOT, WORDS};
+use crate::error::RingError;
+use crate::memory;
+use crate::set::SIDE_FDS;
+
+const WORD_BYTES: u64 = size_of::<u64>() as u64;
+
+/// One end of a frame pool, as the files that it was handed.
+#[derive(Debug)]
+pub struct ForgedEnd {
+    entries: u64,
+    frame_bytes: u32,
+    frames: File,
+    own: File,
+    peer: File,
+}
+
+impl ForgedEnd {
+    /// The end of which these are the descriptors, in the order of [`super::FramePoolMemory::sender_fds`] or [`super::FramePoolMemory::receiver_fds`], and its eventfds: the one that this
+    /// side rings, and the one that wakes it.
+    ///
+    /// # Errors
+    /// There are more or fewer of them.
+    pub fn new(spec: &FramePoolSpec, fds: Vec<OwnedFd>) -> Result<(Self, [OwnedFd; 2]), RingError> {
+        spec.validate()?;
+        let fds: [OwnedFd; SIDE_FDS] =
+            fds.try_into()
+                .map_err(|fds: Vec<_>| RingError::Descriptors {
+                    expected: SIDE_FDS,
+                    found: fds.len(),
+                })?;
+        let [frames, own, peer, rings_on, sleeps_on] = fds;
+        memory::verify(super::FRAMES, frames.as_fd(), spec.data_bytes())?;
+        let end = Self {
+            entries: spec.entries(),
+            frame_bytes: spec.frame_bytes,
+            frames: frames.into(),
+            own: own.into(),
+            peer: peer.into(),
+        };
+        Ok((end, [rings_on, sleeps_on]))
+    }
+
+    /// Entries of either ring.
+    #[must_use]
+    pub const fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// Writes bytes into a frame, from its first one on. Of a receiver, which may not, the kernel refuses it.
+    ///
+    /// # Errors
+    /// The kernel refuses the call.
+    pub fn fill(&self, frame: u32, bytes: &[u8]) -> io::Result<()> {
+        let at = u64::from(frame) * u64::from(self.frame_bytes);
+        self.frames.write_all_at(bytes, at)
+    }
+
+    /// Writes the descriptor of an entry; of a sender.
+    ///
+    /// # Errors
+    /// The kernel refuses the call.
+    pub fn write_descriptor(&self, position: u64, descriptor: Descriptor) -> io::Result<()> {
+        let [first, second] = descriptor.words();
+        let at = (position & (self.entries - 1)) * DESCRIPTOR_WORDS as u64;
+        self.write_word(at, first)?;
+        self.write_word(at + 1, second)
+    }
+
+    /// Writes the number of a frame that goes back; of a receiver.
+    ///
+    /// # Errors
+    /// The kernel refuses the call.
+    pub fn write_returned(&self, position: u64, number: u64) -> io::Result<()> {
+        self.write_word(position & (self.entries - 1), number)
+    }
+
+    fn write_word(&self, number: u64, word: u64) -> io::Result<()> {
+        let at = WORDS as u64 + number * WORD_BYTES;
+        self.own.write_all_at(&word.to_ne_bytes(), at)
+    }
+
+    /// Says how far this sender has sent.
+    ///
+    /// # Errors
+    /// The kernel refuses the call.
+    pub fn say_sent(&self, position: u64) -> io::Result<()> {
+        self.own
+            .write_all_at(&position.to_ne_bytes(), SENT_SLOT as u64)
+    }
+
+    /// Says how far this receiver has given back.
+    ///
+    /// # Errors
+    /// The kernel refuses the call.
+    pub fn say_freed(&self, position: u64) -> io::Result<()> {
+        self.own
+            .write_all_at(&position.to_ne_bytes(), FREED_SLOT as u64)
+    }
+
+    /// How far the peer is with what was sent: of a sender, what the receiver has read; of a receiver, what the sender has sent.
+    ///
+    /// # Errors
+    /// The kernel refuses the call.
+    pub fn peer_sent(&self) -> io::Result<u64> {
+        self.peer_word(SENT_SLOT as u64)
+    }
+
+    /// How far the peer is with what was given back.
+    ///
+    /// # Errors
+    /// The kernel refuses the call.
+    pub fn peer_freed(&self) -> io::Result<u64> {
+        self.peer_word(FREED_SLOT as u64)
+    }
+
+    /// The descriptor of an entry of the peer's; of a receiver.
+    ///
+    /// # Errors
+    /// The kernel refuses the call.
+    pub fn read_descriptor(&self, position: u64) -> io::Result<Descriptor> {
+        let number = (position & (self.entries - 1)) * DESCRIPTOR_WORDS as u64;
+        let at = WORDS as u64 + number * WORD_BYTES;
+        let words = [self.peer_word(at)?, self.peer_word(at + WORD_BYTES)?];
+        Ok(Descriptor::from_words(words))
+    }
+
+    fn peer_word(&self, at: u64) -> io::Result<u64> {
+        let mut word = [0; size_of::<u64>()];
+        self.peer.read_exact_at(&mut word, at)?;
+        Ok(u64::from_ne_bytes(word))
+    }
+}
