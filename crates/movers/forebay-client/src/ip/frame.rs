@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{
     ArpOperation, ArpPacket, ArpRepr, EthernetAddress, EthernetFrame, EthernetProtocol,
-    Icmpv6Message, Icmpv6Packet, Icmpv6Repr, IpProtocol, Ipv4Packet, Ipv6Packet, Ipv6Repr,
-    NdiscRepr, TcpPacket, UdpPacket,
+    Icmpv6Message, Icmpv6Packet, Icmpv6Repr, IpProtocol, Ipv4Packet, Ipv6ExtHeader, Ipv6Packet,
+    Ipv6Repr, NdiscRepr, TcpPacket, UdpPacket,
 };
 
 use crate::protocol::HEADER_BYTES;
@@ -65,7 +65,8 @@ fn read(frame: &[u8]) -> Option<Inside> {
         EthernetProtocol::Ipv6 => {
             let packet = Ipv6Packet::new_checked(frame.payload()).ok()?;
             let ends = [packet.src_addr().into(), packet.dst_addr().into()];
-            carried(packet.next_header(), ends, packet.payload())
+            let (protocol, payload) = behind_options(packet.next_header(), packet.payload())?;
+            carried(protocol, ends, payload)
         }
         EthernetProtocol::Arp => {
             let packet = ArpPacket::new_checked(frame.payload()).ok()?;
@@ -75,6 +76,17 @@ fn read(frame: &[u8]) -> Option<Inside> {
         }
         _ => None,
     }
+}
+
+/// Passes options for each hop over (RFC 8200, 4.3), as the stack does: they stand first, and once.
+fn behind_options(protocol: IpProtocol, payload: &[u8]) -> Option<(IpProtocol, &[u8])> {
+    if protocol != IpProtocol::HopByHop {
+        return Some((protocol, payload));
+    }
+    let header = Ipv6ExtHeader::new_checked(payload).ok()?;
+    // In units of 8 bytes, the first of which is not counted.
+    let bytes = (usize::from(header.header_len()) + 1) * 8;
+    Some((header.next_header(), payload.get(bytes..)?))
 }
 
 fn carried(protocol: IpProtocol, ends: [IpAddr; 2], payload: &[u8]) -> Option<Inside> {
@@ -160,4 +172,52 @@ fn by_discovery(mac: [u8; 6], from: Ipv6Addr, target: Ipv6Addr) -> Vec<u8> {
     let mut asking = Icmpv6Packet::new_unchecked(packet.payload_mut());
     asked.emit(&from, &to, &mut asking, &ChecksumCapabilities::default());
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FROM: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
+    const TO: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2);
+
+    /// A frame over IPv6 with this behind its header.
+    fn frame(next_header: u8, payload: &[u8]) -> Vec<u8> {
+        let mut frame = vec![0; 12];
+        frame.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
+        frame.extend((payload.len() as u16).to_be_bytes());
+        frame.extend([next_header, 64]);
+        frame.extend(FROM.octets());
+        frame.extend(TO.octets());
+        frame.extend(payload);
+        frame
+    }
+
+    /// Port 5,000 to port 80, number 7, confirms 9, ACK, "abc" (RFC 9293, 3.1).
+    const SEGMENT: [u8; 23] = [
+        0x13, 0x88, 0, 80, 0, 0, 0, 7, 0, 0, 0, 9, 0x50, 0x10, 1, 0, 0, 0, 0, 0, b'a', b'b', b'c',
+    ];
+
+    #[test]
+    fn options_for_each_hop_are_passed_over() {
+        let plain = Inside::Segment {
+            from: SocketAddr::new(FROM.into(), 5_000),
+            to: SocketAddr::new(TO.into(), 80),
+            bytes: 3,
+            confirms: Some(9),
+            is_call: false,
+        };
+        assert_eq!(Inside::of(&frame(6, &SEGMENT)), plain);
+        // Padding of 4 and of 12 bytes (PadN).
+        let short = [&[6, 0, 1, 4, 0, 0, 0, 0][..], &SEGMENT].concat();
+        let long = [&[6, 1, 1, 12][..], &[0; 12], &SEGMENT].concat();
+        for options in [&short, &long] {
+            assert_eq!(Inside::of(&frame(0, options)), plain, "{options:?}");
+        }
+        // Cut within the options, and twice over: the stack takes neither.
+        let twice = [&[0, 0, 1, 4, 0, 0, 0, 0][..], &short].concat();
+        for options in [&long[..15], &long[..1], &[][..], &twice] {
+            assert_eq!(Inside::of(&frame(0, options)), Inside::Other, "{options:?}");
+        }
+    }
 }
