@@ -72,6 +72,15 @@ struct SinkReport {
     kind: &'static str,
     target: String,
     queue_bytes: u64,
+    /// How files will be written, and why so, as far as it can be told now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file_io: Option<FileIoReport>,
+}
+
+#[derive(Debug, Serialize)]
+struct FileIoReport {
+    io: &'static str,
+    because: &'static str,
 }
 
 pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode> {
@@ -285,7 +294,13 @@ impl Report {
                 0 => String::new(),
                 size => format!(", queue {}", bytes(size as f64)),
             };
-            print_line(format_args!("  sink {}: {}{queue}", sink.name, sink.target));
+            let io = sink.file_io.as_ref().map_or_else(String::new, |it| {
+                format!(", io = {:?}: {}", it.io, it.because)
+            });
+            print_line(format_args!(
+                "  sink {}: {}{queue}{io}",
+                sink.name, sink.target
+            ));
         }
         if let Some(metrics) = &self.metrics {
             print_line(format_args!("  metrics at http://{metrics}/metrics"));
@@ -306,11 +321,19 @@ impl SinkReport {
             ),
             SinkKind::Tcp(tcp) => ("tcp", format!("to {}", tcp.peer), sink.queue_bytes),
         };
+        let io = match &sink.kind {
+            SinkKind::File(file) => file.look(sink.queue_bytes).ok().flatten(),
+            SinkKind::Null | SinkKind::Tcp(_) => None,
+        };
         Self {
             name: sink.name.clone(),
             kind,
             target,
             queue_bytes,
+            file_io: io.map(|io| FileIoReport {
+                io: io.word(),
+                because: io.because(),
+            }),
         }
     }
 }

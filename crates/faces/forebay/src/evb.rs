@@ -54,6 +54,9 @@ pub(crate) struct EvbArgs {
     build: BuildArgs,
 }
 
+/// Keys of sinks that only those have that write files here.
+const FILE_KEYS: [&str; 2] = ["prefix", "io"];
+
 /// What `evb` and `replay` share.
 #[derive(Debug, clap::Args)]
 pub(crate) struct BuildArgs {
@@ -153,21 +156,22 @@ impl BuildArgs {
     }
 
     /// Writes what is given into a plan.
-    pub(crate) fn apply(&self, plan: &mut Plan) {
+    pub(crate) fn apply(&self, plan: &mut Plan) -> Result<()> {
         let builder = &mut plan.builder;
         self.builder.apply(builder);
         builder.window_events = builder.window_events.min(1 << (builder.trigger_bits - 2));
         if let Some(out) = &self.out {
             move_run(plan, out);
         }
-        self.apply_sinks(plan);
+        self.apply_sinks(plan)?;
         plan.leak = text_from_env();
         plan.stall = stall_from_env();
         crate::demo::tune(plan, self.socket_buffer, self.gro);
+        Ok(())
     }
 
     /// Sinks named on the command line take the place of all others.
-    fn apply_sinks(&self, plan: &mut Plan) {
+    fn apply_sinks(&self, plan: &mut Plan) -> Result<()> {
         if !self.sink.is_empty() {
             let chosen = self.sink.iter().enumerate();
             plan.sinks = chosen
@@ -187,6 +191,17 @@ impl BuildArgs {
             }
             sink.change(|said| self.sinks.apply(said));
         }
+        let writes_files = |sink: &SinkPlan| matches!(sink.kind, SinkKind::File(_));
+        for key in FILE_KEYS {
+            if let Some(flag) = self.sinks.said(key)
+                && !plan.sinks.iter().any(writes_files)
+            {
+                bail!(
+                    "--{flag} has no meaning here: no sink of this run writes files here; take it out, or add --sink file"
+                );
+            }
+        }
+        Ok(())
     }
 
     /// How the run is carried out.
@@ -291,7 +306,7 @@ impl EvbArgs {
                 port.set_port(nth_port(base_port, index, count)?);
             }
         }
-        self.build.apply(plan);
+        self.build.apply(plan)?;
         chain.duration = self.duration.or(chain.duration);
         chain.processes &= !self.build.threads;
         chain.metrics = self.metrics.or(chain.metrics);

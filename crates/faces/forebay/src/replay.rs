@@ -80,7 +80,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
         speed: args.speed,
     };
     let mut plan = replay::plan(&run_id(), args.build.out(), &args.file, &selection)?;
-    args.build.apply(&mut plan);
+    args.build.apply(&mut plan)?;
     let supervisor = Supervisor::open(plan, manner.processes)?;
     let done = carry_out(supervisor, &manner)?;
     conclude(&done, &manner, (true, None), serde_json::json!({}))

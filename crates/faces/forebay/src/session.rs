@@ -143,11 +143,12 @@ fn announce(plan: &Plan) {
             .map_or_else(|| "on no port".to_owned(), |first| format!("on {first}")),
     };
     note_line(format_args!(
-        "{} sources {origin}, record in {}; memory: rings {}, sinks' queues {}, socket buffers at most {}",
+        "{} sources {origin}, record in {}; memory: rings {}, sinks' queues {}, pieces for disks {}, socket buffers at most {}",
         plan.sources.len(),
         plan.run_dir.display(),
         bytes(memory.source_rings_bytes as f64),
         bytes(memory.sink_queues_bytes as f64),
+        bytes(memory.sink_pieces_bytes as f64),
         bytes(memory.socket_buffers_bytes as f64),
     ));
 }

@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use rig::sender::{Sender, message};
 use rig::{
-    assert_closed, audit, demo, dropped, evb, files, free_ports, hld, number, signal, start,
+    assert_closed, audit, demo, dropped, evb, files, forebay, free_ports, hld, number, signal,
+    start,
 };
 use rustix::fs::OFlags;
 use serde_json::Value;
@@ -445,4 +446,75 @@ fn how_files_are_written_is_said_at_the_start_and_in_the_record() {
     assert_eq!(refused.code(), Some(2));
     let remedy = "remedy: io = \"buffered\", or another directory";
     assert!(refused.stderr.contains(remedy), "{}", refused.stderr);
+    // The supervisor has nothing to add to what the stage said.
+    let told = "the builder did not begin, for the reason that it has told";
+    assert!(refused.stderr.contains(told), "{}", refused.stderr);
+}
+
+/// What `forebay check` says of a chain whose files are to lie there.
+fn checked(directory: &std::path::Path, keys: &str) -> (Option<i32>, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let chain = folder.path().join("chain.toml");
+    let text = format!(
+        "[[sources]]\nport = 50000\n[[sinks]]\nkind = \"file\"\ndirectory = {directory:?}\n{keys}\n"
+    );
+    std::fs::write(&chain, text).unwrap();
+    let mut command = forebay();
+    let ended = start(command.arg("check").arg(&chain)).end();
+    (ended.code(), ended.stdout + &ended.stderr)
+}
+
+#[test]
+fn how_files_would_be_written_is_known_before_the_run() {
+    let Ok(in_memory) = tempfile::tempdir_in("/dev/shm") else {
+        forebay_testing::skip!("there is no /dev/shm");
+        return;
+    };
+    // Made when the run begins: the directory above it tells.
+    let directory = in_memory.path().join("new").join("files");
+    let (code, said) = checked(&directory, "");
+    assert_eq!(code, Some(0), "{said}");
+    let buffered =
+        "io = \"buffered\": the file system does not say that it writes past the page cache";
+    assert!(said.contains(buffered), "{said}");
+    let (code, said) = checked(&directory, "io = \"direct\"");
+    assert_eq!(code, Some(2), "{said}");
+    for part in [
+        "chain.toml:6:6: sinks[0].io = \"direct\": the file system of /dev/shm",
+        "right:  io = \"buffered\"",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+    assert!(!directory.exists(), "nothing was made");
+    let on_disk = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    if forebay_sys::direct::is_taken_in(on_disk.path()).unwrap() {
+        let (_, said) = checked(on_disk.path(), "");
+        assert!(
+            said.contains("io = \"direct\": the file system does that"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn flags_of_files_are_refused_where_no_files_are_written() {
+    for flag in [["--file-io", "direct"], ["--prefix", "xy"]] {
+        let mut command = forebay();
+        command.args([
+            "evb",
+            "--sources",
+            "1",
+            "--base-port",
+            "0",
+            "--sink",
+            "null",
+        ]);
+        let ended = start(command.args(flag).args(["--duration", "1s"])).end();
+        assert_eq!(ended.code(), Some(2), "{}", ended.stderr);
+        let told = format!(
+            "{} has no meaning here: no sink of this run writes files here",
+            flag[0]
+        );
+        assert!(ended.stderr.contains(&told), "{}", ended.stderr);
+    }
 }

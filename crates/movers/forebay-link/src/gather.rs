@@ -60,6 +60,14 @@ impl Gather {
         }
     }
 
+    /// How long a datagram may wait at most, if the buffers leave less time than this budget; zero: none is left.
+    #[must_use]
+    pub fn shortened(&self, budget: Duration) -> Option<Duration> {
+        let most = self.most_ns.map_or(0, |most| most + SLACK_NS);
+        let most = Duration::from_nanos(most);
+        (most < budget).then_some(most)
+    }
+
     /// How long to sleep; nothing: not at all.
     pub fn pause(&mut self, round: Round) -> Option<Duration> {
         if round.ready == 0 {
@@ -108,6 +116,21 @@ mod tests {
             let all_ns = sleep.as_nanos() as u64 + SLACK_NS + QUIET.took_ns;
             assert_eq!(all_ns, 1_000_000);
         }
+    }
+
+    #[test]
+    fn a_budget_for_which_buffers_leave_no_time_is_shortened() {
+        let budget = Duration::from_millis(100);
+        // A quarter of 16 MiB at 20 Gb/s.
+        let most = gather(100_000, 0, BUFFER).shortened(budget).unwrap();
+        assert_eq!(most.as_micros(), 1_677);
+        assert_eq!(
+            gather(1_000, 0, BUFFER).shortened(Duration::from_millis(1)),
+            None
+        );
+        // Too small for any: `gather_us` decides.
+        let none = gather(1_000, 200, 1 << 16).shortened(Duration::from_millis(1));
+        assert_eq!(none, Some(Duration::ZERO));
     }
 
     #[test]

@@ -200,12 +200,22 @@ pub(crate) struct DirectOut {
     life: u64,
 }
 
+/// Bytes of a piece before which a queue of so many bytes is.
+fn piece_bytes(queue_bytes: u64) -> usize {
+    let share = usize::try_from(queue_bytes / 8).unwrap_or(PIECE_BYTES_MAX);
+    share.clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX) / ALIGN_BYTES * ALIGN_BYTES
+}
+
+/// Bytes of all pieces of a sink with such a queue.
+pub(crate) fn pieces_bytes(queue_bytes: u64) -> u64 {
+    (PIECES * piece_bytes(queue_bytes)) as u64
+}
+
 impl DirectOut {
     /// Starts the thread. `queue_bytes` is the room that blocks have before they are written: pieces take less than half of it together.
     /// `progress` goes up with each piece that is done: a wait for the end sees by it that the end comes nearer.
     pub(crate) fn start(queue_bytes: u64, progress: Arc<AtomicU64>) -> io::Result<Self> {
-        let share = usize::try_from(queue_bytes / 8).unwrap_or(PIECE_BYTES_MAX);
-        let bytes = share.clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX) / ALIGN_BYTES * ALIGN_BYTES;
+        let bytes = piece_bytes(queue_bytes);
         let spare: io::Result<Vec<_>> = (0..PIECES).map(|_| Piece::new(bytes)).collect();
         let spare = spare?;
         let (jobs, to_do) = sync_channel(PIECES);

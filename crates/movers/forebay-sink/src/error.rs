@@ -20,7 +20,17 @@ pub enum SinkError {
         /// Where they are to be.
         directory: PathBuf,
     },
-    /// A directory, a file or a thread cannot be made, or a file cannot be gone on with.
+    /// The directory of the files cannot be made.
+    #[error(
+        "directory = {path:?} of a sink: it cannot be made: {source}; remedy: another directory ([[sinks]], or --out), or the right to write there"
+    )]
+    Directory {
+        /// Where files are to be.
+        path: PathBuf,
+        /// The error.
+        source: io::Error,
+    },
+    /// A file or a thread cannot be made, or a file cannot be gone on with.
     #[error("{what} {}: {source}", path.display())]
     File {
         /// What was tried.
@@ -33,6 +43,12 @@ pub enum SinkError {
 }
 
 impl SinkError {
+    /// Makes an error of the directory.
+    pub(crate) fn directory(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Directory { path, source }
+    }
+
     /// Makes a file error.
     pub(crate) fn file(
         what: &'static str,

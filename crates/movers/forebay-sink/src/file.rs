@@ -33,7 +33,8 @@ use crate::io::{Because, FileIo};
 use crate::name;
 use crate::plan::FilePlan;
 use crate::writer::{Told, Writer};
-use open::{Asked, Open, Staged, frame, open_again};
+pub(crate) use open::Asked;
+use open::{Open, Staged, frame, open_again};
 
 /// What does not fill a piece goes to the disk after so long, if that has nothing to do, in ns.
 const FILL_NS: u64 = 20_000_000;
@@ -85,8 +86,7 @@ impl HldWriter {
         books: &mut SinkBooks,
         progress: Arc<AtomicU64>,
     ) -> Result<Self, SinkError> {
-        std::fs::create_dir_all(&plan.directory)
-            .map_err(SinkError::file("creating directory", &plan.directory))?;
+        std::fs::create_dir_all(&plan.directory).map_err(SinkError::directory(&plan.directory))?;
         let [run, suffix, offset, events, identity @ ..] =
             books.words.file.map(|word| books.book.value(word));
         let asked = Asked::new(plan.io, books.book.value(books.words.capacity));

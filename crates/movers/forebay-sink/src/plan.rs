@@ -1,12 +1,14 @@
 //! What a sink is told: where it writes, and when a new file begins.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::io::Io;
+use crate::error::SinkError;
+use crate::file::Asked;
+use crate::io::{FileIo, Io};
 
 /// A remote mover, and when it shall begin a new file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,6 +60,25 @@ pub struct FilePlan {
 }
 
 impl FilePlan {
+    /// Memory that a sink of such files can take beside a queue of so many bytes, in bytes: of pieces on their way past the page cache.
+    #[must_use]
+    pub fn pieces_bytes(&self, queue_bytes: u64) -> u64 {
+        Asked::new(self.io, queue_bytes).pieces_bytes()
+    }
+
+    /// How files will be written, as far as that can be told before there is one: by their directory, or the nearest one above that is there.
+    ///
+    /// # Errors
+    /// Past the page cache is asked for, and cannot be had there.
+    pub fn look(&self, queue_bytes: u64) -> Result<Option<FileIo>, SinkError> {
+        let above = self.directory.ancestors().map(|it| match it.as_os_str() {
+            name if name.is_empty() => Path::new("."),
+            _ => it,
+        });
+        let there = above.into_iter().find(|it| it.is_dir());
+        Asked::new(self.io, queue_bytes).look(there.unwrap_or(&self.directory))
+    }
+
     /// In this directory, with names by custom, through the page cache; when a new file begins is somebody else's business.
     #[must_use]
     pub fn of_streams(directory: PathBuf) -> Self {

@@ -78,6 +78,12 @@ pub enum RunError {
         /// The error.
         source: std::io::Error,
     },
+    /// A stage ended by itself before it was ready.
+    #[error("the {stage} did not begin, for the reason that it has told")]
+    NotBegun {
+        /// Name of the stage.
+        stage: &'static str,
+    },
     /// A stage died more often than it may.
     #[error("the {stage} died {times} times; the last time: {how}")]
     StageDied {

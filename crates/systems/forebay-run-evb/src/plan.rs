@@ -250,6 +250,7 @@ impl Plan {
         Memory {
             source_rings_bytes: self.sources.iter().map(|source| source.ring_bytes).sum(),
             sink_queues_bytes: self.sinks.iter().map(|sink| sink.queue_bytes).sum(),
+            sink_pieces_bytes: self.sinks.iter().map(SinkPlan::pieces_bytes).sum(),
             socket_buffers_bytes: 2 * (self.socket_buffer_bytes() * self.ports.len()) as u64,
         }
     }
@@ -281,6 +282,8 @@ pub struct Memory {
     pub source_rings_bytes: u64,
     /// Queues of the sinks.
     pub sink_queues_bytes: u64,
+    /// Pieces of files on their way past the page cache.
+    pub sink_pieces_bytes: u64,
     /// Kernel memory for socket buffers, at most (the kernel counts whole buffers and doubles the size asked for).
     pub socket_buffers_bytes: u64,
 }
@@ -290,6 +293,15 @@ pub struct Memory {
 const SINK_LIMIT: Duration = Duration::from_secs(10);
 
 impl SinkPlan {
+    /// Memory that it can take beside its queue, in bytes.
+    #[must_use]
+    pub fn pieces_bytes(&self) -> u64 {
+        match &self.kind {
+            SinkKind::File(file) => file.pieces_bytes(self.queue_bytes),
+            SinkKind::Null | SinkKind::Tcp(_) => 0,
+        }
+    }
+
     /// How long this sink may get on with nothing at the end before it is given up.
     #[must_use]
     pub fn end_limit(&self) -> Duration {

@@ -178,6 +178,13 @@ impl<'a> Receiver<'a> {
         let few = self.plan.receiver.gather();
         let budget = self.plan.receiver.latency_budget();
         let mut gather = Gather::new(budget, few, buffers.min().unwrap_or(0));
+        let said = self.plan.receiver.latency_budget_us;
+        if let Some(most) = said.and(budget).and_then(|budget| gather.shortened(budget)) {
+            tracing::warn!(
+                "latency_budget_us is {} µs in this run: the smallest buffer of a socket leaves no more time; set socket_buffer_bytes in [receiver] higher",
+                most.as_micros()
+            );
+        }
         let mut ready = Vec::with_capacity(256);
         loop {
             let sleep = if self.blocked.is_empty() {

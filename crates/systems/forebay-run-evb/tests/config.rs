@@ -403,7 +403,7 @@ fn more_memory_than_allowed_is_refused_with_the_sum() {
     let said = mistakes(run);
     let parts = [
         "chain.toml:2:20: run.memory_bytes_max = 100_000_000: the run can take more:",
-        " 377487360 (sources' queues) + 67108864 (sinks' queues) + 754974720 (socket buffers",
+        " 377487360 (sources' queues) + 67108864 (sinks' queues) + 12582912 (pieces for disks) + 754974720 (socket buffers",
         " (ledger) = 12",
         "right:  at least 12",
     ];
@@ -411,6 +411,15 @@ fn more_memory_than_allowed_is_refused_with_the_sum() {
         assert!(said.contains(part), "{said}");
     }
     parse(&run.replace("100_000_000", "4_000_000_000"));
+    // Three pieces, each an eighth of the queue and 4 MiB at most; through the page cache none.
+    let pieces = |keys: &str| {
+        let sink = format!("[[sources]]\nport = 1\n[[sinks]]\nkind = \"file\"\n{keys}");
+        parse(&sink).plan.memory().sink_pieces_bytes
+    };
+    assert_eq!(pieces("queue_bytes = 67108864\n"), 12 << 20);
+    assert_eq!(pieces("io = \"buffered\"\n"), 0);
+    let short = "queue_bytes = 524288\n[builder]\nevent_bytes_max = 100_000\n";
+    assert_eq!(pieces(short), 0, "too short for direct");
 }
 
 /// Something for a key: right, nearly right, or nonsense.

@@ -11,7 +11,7 @@ use forebay_sys::{clock, direct};
 use forebay_wire::hld::{EVENT_HEADER_BYTES, EventHeader, EventId};
 
 use crate::begun::{claim, options};
-use crate::direct::DirectFile;
+use crate::direct::{DirectFile, pieces_bytes};
 use crate::error::SinkError;
 use crate::io::{Because, FileIo, Io};
 
@@ -93,14 +93,14 @@ const QUEUE_BYTES_MIN: u64 = 1 << 20;
 
 /// What is asked of files, seen together with their queue.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asked {
+pub(crate) struct Asked {
     io: Io,
     /// What the queue can hold; 0: nobody knows.
     queue_bytes: u64,
 }
 
 impl Asked {
-    pub(super) const fn new(io: Io, queue_bytes: u64) -> Self {
+    pub(crate) const fn new(io: Io, queue_bytes: u64) -> Self {
         Self { io, queue_bytes }
     }
 
@@ -115,8 +115,16 @@ impl Asked {
         }
     }
 
+    /// Memory that it can take beside the queue, in bytes: of pieces on their way to the disk.
+    pub(crate) fn pieces_bytes(self) -> u64 {
+        match self.at_once() {
+            Some(_) => 0,
+            None => pieces_bytes(self.queue_bytes),
+        }
+    }
+
     /// How files in `directory` will be written; none when that cannot be told before there is one.
-    pub(super) fn look(self, directory: &Path) -> Result<Option<FileIo>, SinkError> {
+    pub(crate) fn look(self, directory: &Path) -> Result<Option<FileIo>, SinkError> {
         let known = self.at_once();
         if known.is_some() {
             return Ok(known);

@@ -14,6 +14,8 @@ pub struct Memory {
     pub source_queues_bytes: u64,
     /// Queues of the sinks.
     pub sink_queues_bytes: u64,
+    /// Pieces of files on their way past the page cache.
+    pub sink_pieces_bytes: u64,
     /// Kernel memory of the sockets: twice what is asked for, as the kernel counts its own overhead too.
     pub socket_buffers_bytes: u64,
     /// The ledger.
@@ -40,6 +42,7 @@ impl Memory {
         Ok(Self {
             source_queues_bytes: memory.source_rings_bytes,
             sink_queues_bytes: memory.sink_queues_bytes,
+            sink_pieces_bytes: memory.sink_pieces_bytes,
             socket_buffers_bytes: memory.socket_buffers_bytes,
             ledger_bytes: books.schema.bytes_needed() as u64,
         })
@@ -51,6 +54,7 @@ impl Memory {
         let parts = [
             self.source_queues_bytes,
             self.sink_queues_bytes,
+            self.sink_pieces_bytes,
             self.socket_buffers_bytes,
             self.ledger_bytes,
         ];
@@ -78,12 +82,13 @@ impl fmt::Display for Memory {
         let Self {
             source_queues_bytes,
             sink_queues_bytes,
+            sink_pieces_bytes,
             socket_buffers_bytes,
             ledger_bytes,
         } = self;
         write!(
             f,
-            "{source_queues_bytes} (sources' queues) + {sink_queues_bytes} (sinks' queues) + {socket_buffers_bytes} \
+            "{source_queues_bytes} (sources' queues) + {sink_queues_bytes} (sinks' queues) + {sink_pieces_bytes} (pieces for disks) + {socket_buffers_bytes} \
              (socket buffers, in the kernel's count) + {ledger_bytes} (ledger) = {} bytes",
             self.total_bytes()
         )

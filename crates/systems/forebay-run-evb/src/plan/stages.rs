@@ -49,7 +49,7 @@ settings! {
         batch_datagrams: usize [1..=64] = 64,
         /// How long to look for data before sleeping: lower latency for CPU time.
         spin_us: u64 [0..=1_000_000] = 0,
-        /// How long a datagram may wait in its socket's buffer for others, so that one wake-up does for all of them: less CPU time for as much latency. Shorter where buffers are small or fill up. 0: gather_us decides.
+        /// How long a datagram may wait in its socket's buffer for others, so that one wake-up does for all of them: less CPU time for as much latency. Shorter where buffers fill up, and never longer than the smallest buffer leaves time: 0.8 ms where it was granted 4 MiB; the start of the run tells when that is less than what was said. 0: gather_us decides.
         latency_budget_us: Option<u64> [0..=1_000_000] => "1000, and 0 with spin_us, gather_us or real_time",
         /// Without a budget, and where buffers are too small for one: how long to let datagrams gather after a round that found few of them. 0: not at all.
         gather_us: Option<u64> [0..=1_000_000] => "200",

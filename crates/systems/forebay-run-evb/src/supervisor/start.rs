@@ -122,10 +122,15 @@ impl Supervisor {
                 // `bury` has started it again, or given it up.
                 let stage = &self.stages[&role];
                 if stage.worker.is_none() || !ended.killed {
-                    return Err(RunError::StageDied {
-                        stage: role.name().into(),
-                        times: stage.quick_deaths.max(1),
-                        how: ended.how,
+                    let (stage, times) = (role.name(), stage.quick_deaths);
+                    return Err(match ended.killed {
+                        true => RunError::StageDied {
+                            stage: stage.into(),
+                            times: times.max(1),
+                            how: ended.how,
+                        },
+                        // It has said why.
+                        false => RunError::NotBegun { stage },
                     });
                 }
             }
