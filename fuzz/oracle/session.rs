@@ -1,7 +1,7 @@
 //! What must hold for a messaging session, whatever its peer says and its user does, in any order. Shared by the fuzz target and by the tests that replay
 //! its corpus and try random bytes.
 //!
-//! The input: a byte of flags (who connects, its role, answers, confirming by hand), then steps, each a byte and what it needs. A number of the peer's is
+//! The input: a byte of flags (which side connects, its role, answers, confirming by hand), then steps, each a byte and what it needs. A number of the peer's is
 //! the right one (a byte below 240), near it (240 to 254), or any (255 and eight bytes). High steps have a peer that keeps to its place, and of which a buffer
 //! may be lost or come again.
 
@@ -164,7 +164,7 @@ impl World {
         self.hear()
     }
 
-    /// Who says nothing for too long is gone, and nobody else is.
+    /// A peer that says nothing for too long is gone, and no other is.
     fn pass_time(&mut self) -> Result<(), Over> {
         if let Some(outbound) = &mut self.outbound {
             outbound.handle_time(self.now_ns);

@@ -1,4 +1,4 @@
-//! `cargo xtask accounts`: writes docs/ACCOUNTS.md anew, from the schemas of all ledgers and from what is said of who counts each term.
+//! `cargo xtask accounts`: writes docs/ACCOUNTS.md anew, from the schemas of all ledgers and from what is said of which function counts each term.
 
 use std::path::Path;
 
@@ -31,7 +31,7 @@ const TESTS: [&str; 20] = [
 /// Writes the page.
 ///
 /// # Errors
-/// A term has nobody who counts it, or a function that is named counts nothing; the tests have said which.
+/// A term has no function that counts it, or a function that is named counts nothing; the tests have said which.
 pub(crate) fn run(root: &Path) -> Result<()> {
     let mut command = crate::cargo();
     command.args(TESTS).current_dir(root);

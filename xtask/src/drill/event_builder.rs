@@ -1,4 +1,4 @@
-//! Kills around the event builder: its stages, its supervisor, and who sends to it.
+//! Kills around the event builder: its stages, its supervisor, and what sends to it.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

@@ -262,7 +262,7 @@ pub(crate) fn publisher(round: &mut Round) -> Result<()> {
     Ok(())
 }
 
-/// The registry dies and comes again: who has found each other misses nothing.
+/// The registry dies and comes again: end points that have found each other miss nothing.
 pub(crate) fn registry(round: &mut Round) -> Result<()> {
     write_lines(round)?;
     let bus = tcp(round, 3);

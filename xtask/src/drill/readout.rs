@@ -119,7 +119,7 @@ pub(crate) fn to_host(round: &mut Round) -> Result<()> {
     Ok(())
 }
 
-/// The card dies: everything that it had shown is read, and the books of those who live on close.
+/// The card dies: everything that it had shown is read, and the books of the processes that live on close.
 pub(crate) fn card(round: &mut Round) -> Result<()> {
     let mut card = start_card(round)?;
     let to_host = start_to_host(round, "tohost")?;

@@ -413,7 +413,7 @@ impl Card {
         self.loops.iter().all(|one| one.has_room(self.busy_on))
     }
 
-    /// Who wrote packets is gone, or none come any more: messages that have not ended are lost by name.
+    /// The writer of packets is gone, or none come any more: messages that have not ended are lost by name.
     pub fn abandon_packets(&mut self) {
         self.from_host.abandon();
     }

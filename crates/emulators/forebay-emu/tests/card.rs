@@ -324,7 +324,7 @@ fn triggers_are_told_to_the_host_with_what_is_known_of_them() {
     assert!((8..=11).contains(&resets), "each 500 µs of 5 ms: {resets}");
 }
 
-/// Who comes each 10 ms makes triggers up to 10 ms late, and is the limit; a link that cannot carry more is none.
+/// A caller that comes each 10 ms makes triggers up to 10 ms late, and is the limit; a link that cannot carry more is none.
 #[test]
 fn a_caller_that_comes_late_is_told_from_a_link_that_is_slow() {
     for (bytes, step_us, is_late) in [(16, 100, false), (1024, 100, false), (16, 10_000, true)] {

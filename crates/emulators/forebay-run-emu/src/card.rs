@@ -166,7 +166,7 @@ impl Rings {
         }
     }
 
-    /// Nothing more comes; who sleeps shall see it.
+    /// Nothing more comes; a reader that sleeps is woken to see it.
     fn close(&mut self) {
         for ring in &mut self.rings {
             ring.close();
@@ -322,7 +322,7 @@ struct Ended {
 impl Process<'_> {
     fn work(&mut self) -> Result<Ended, EmuError> {
         let wanted = self.plan.config.buffers;
-        // Who looks at its diagnostics has buffers too, and wants no triggers.
+        // A process at its diagnostics has buffers too, and wants no triggers.
         let waits = |door: &Door<ServedBoard>| door.readers() < wanted || door.is_diagnosed();
         while self.plan.wait_for_readers && waits(&self.door) && !self.stops() {
             self.tend(clock::monotonic_ns())?;

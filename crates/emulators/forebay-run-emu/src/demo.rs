@@ -362,7 +362,7 @@ fn between(card: &Ended, tohost: &Ended, swrod: &Ended) -> BTreeMap<String, i128
         let sum = |all: &[u64]| all.iter().map(|one| i128::from(*one)).sum::<i128>();
         residuals.insert(name.to_owned(), sum(from) - sum(to));
     };
-    // Who was killed has said nothing, and nothing can be held against it.
+    // A process that was killed has said nothing, and nothing can be held against it.
     let have_said = |one: &Ended, other: &Ended| one.said.is_some() && other.said.is_some();
     if have_said(card, tohost) {
         let unread = sum(card, "/dma", "/blocks_unread");

@@ -119,7 +119,7 @@ pub fn board_of(info: &DeviceInfo) -> BoardConfig {
     }
 }
 
-/// The diagnostics of a card at work, as who uses them has them.
+/// The diagnostics of a card at work, as the process that uses them has them.
 #[derive(Debug)]
 pub struct Diagnosed {
     /// What the card says of itself.

@@ -45,7 +45,7 @@ pub struct SourceWords {
     pub account: Account<SubEventDrop>,
     /// The account's number in the schema, for links.
     pub id: AccountId,
-    /// Sub-events taken off the source's queue, counted by whoever reads the queue and not by the engine.
+    /// Sub-events taken off the source's queue, counted by the stage that reads the queue and not by the engine.
     pub taken: Tally,
     /// Sub-events in events whose decoding word no reader can follow: they are kept as they came.
     pub odd_decoding: Counter,

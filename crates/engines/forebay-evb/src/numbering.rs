@@ -65,7 +65,7 @@ impl Builder {
         }
         let since = *self.lost_since_ns.get_or_insert(now_ns);
         let end = since.saturating_add(self.config.timeout_ns);
-        // Whoever still goes on in the old numbering comes first; then there is nothing to wait for.
+        // Sources that still go on in the old numbering come first; when there are none, there is nothing to wait for.
         let nothing_near = survey.nearest.is_none();
         let all_here = survey.astray_showing == alive;
         let closed = self.sources.iter().all(|source| source.closed);

@@ -252,7 +252,7 @@ fn sources_that_start_at_different_numbers() {
     assert_eq!(check.complete, 40);
 }
 
-/// The foreign source must pay, whether its numbers lie before or behind those of the others and whoever comes first.
+/// The foreign source must pay, whether its numbers lie before or behind those of the others and whichever source comes first.
 #[test]
 fn a_source_with_a_foreign_numbering_costs_itself_only() {
     for foreign in [1 << 20, 3 << 21, 5 << 21, 0xf0_0000_u32] {

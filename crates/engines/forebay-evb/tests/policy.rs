@@ -104,7 +104,7 @@ fn in_rhythm(rig: &mut Rig) -> u32 {
     10
 }
 
-/// Who has been silent for longer than usual is not waited for behind so many later events; up to then, everyone is.
+/// A source that has been silent for longer than usual is not waited for behind so many later events; up to then, every source is.
 #[test]
 fn too_many_later_events_end_the_waiting_of_partial_and_discard() {
     for completion in ALL {
@@ -147,7 +147,7 @@ fn pressure_shortens_the_waiting_of_partial_and_discard() {
         rig.pass(1);
         let waits = rig.builder.poll_timeout().is_some();
         assert_eq!(waits, completion == Completion::Wait, "{completion:?}");
-        // Who speaks is waited for again, and pressure that was told before an event was finished is over.
+        // A source that speaks is waited for again, and pressure that was told before an event was finished is over.
         rig.send(DEAD, &subs(20..21));
         send_alive(&mut rig, &subs(20..30));
         rig.pass(300 * MS);
@@ -160,7 +160,7 @@ fn pressure_shortens_the_waiting_of_partial_and_discard() {
     }
 }
 
-/// Whoever never spoke may have a long way: only the time-out ends the waiting for it.
+/// A source that never spoke may have a long way: only the time-out ends the waiting for it.
 #[test]
 fn a_source_of_which_nothing_is_known_is_waited_for_up_to_the_time_out() {
     let mut rig = Rig::new(config(Completion::Partial));

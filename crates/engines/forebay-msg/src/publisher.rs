@@ -1,4 +1,4 @@
-//! Who gets which tag.
+//! Which subscriber gets which tag.
 
 use std::collections::BTreeSet;
 

@@ -156,7 +156,7 @@ fn the_books_close_and_nothing_more_is_taken() {
             assert_eq!(error.reason(), wrong.reason, "{name}: {error}");
             check_books(&inbound, &wrong);
             assert_eq!(inbound.totals().messages, good + wrong.good as u64);
-            // Who did not ask is told when more comes, and takes none of it.
+            // A caller that did not ask is told when more comes, and takes none of it.
             let told = inbound.told();
             let next = buffer(gap + 1, told, [1, 5], &tagged(b"after"));
             assert_eq!(inbound.handle_frame(&next).err(), end.err(), "{name}");

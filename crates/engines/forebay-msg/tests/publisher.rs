@@ -1,4 +1,4 @@
-//! Who gets what, and what a slow one costs the others.
+//! Which subscriber gets what, and what a slow one costs the others.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at what must not be")]
 
@@ -147,7 +147,7 @@ fn a_message_longer_than_a_subscribers_buffers_is_dropped_for_it_alone() {
         ([1, 101], [0, 0])
     );
     assert_eq!(small.dropped().sum(), [1, 101], "it has one reason only");
-    // Beyond our own it is the caller's mistake, whoever listens.
+    // Beyond our own limit it is the caller's mistake, whichever subscribers there are.
     let own = Config::default().buffer_bytes as usize;
     let published = publisher.publish(0, 5, 0, &vec![0; own + 1]);
     assert!(published.too_long && published.taken + published.dropped == 0);

@@ -65,7 +65,7 @@ proptest! {
         talk(&mut a, &mut b, &mut piece);
         prop_assert_eq!(&b.got, &messages);
         prop_assert_eq!(confirmed(&a), sum(&messages[..messages.len().min(hole)]));
-        // Whoever withholds has answered by its end, and waits for nothing.
+        // The side that withholds has answered by its end, and waits for nothing.
         prop_assert!(b.session.is_over());
         let holds = hole < messages.len();
         prop_assert_eq!((a.session.farewell().is_none(), a.session.is_over()), (holds, !holds));

@@ -76,8 +76,8 @@ struct Link {
 
 /// Decodes the blocks of one DMA buffer, all of one format.
 ///
-/// A block is handed in with [`handle_block`](Self::handle_block) and its chunks are taken with [`poll`](Self::poll), until that says that there are no more. Who takes
-/// no more for now is offered the same chunk again.
+/// A block is handed in with [`handle_block`](Self::handle_block) and its chunks are taken with [`poll`](Self::poll), until that says that there are no more. A caller
+/// that takes no more for now is offered the same chunk again.
 #[derive(Debug)]
 pub struct Decoder {
     format: BlockFormat,
@@ -168,8 +168,8 @@ impl Decoder {
         read.map(|_| head)
     }
 
-    /// Fetches the words of the blocks that come next, up to [`FETCHED_BLOCKS`](crate::FETCHED_BLOCKS) of them, into the processor's caches: for who takes chunks where they
-    /// lie, and does not touch their data. Who copies them fetches whole blocks, one ahead, and so does who has [small ones](Self::is_worth_fetching_words).
+    /// Fetches the words of the blocks that come next, up to [`FETCHED_BLOCKS`](crate::FETCHED_BLOCKS) of them, into the processor's caches: for callers that take chunks where they
+    /// lie, and do not touch their data. Callers that copy them fetch whole blocks, one ahead, and so do those that have [small ones](Self::is_worth_fetching_words).
     #[inline]
     pub fn fetch_words<B: Bytes>(&self, blocks: &[B]) {
         fetch_words(self.format.layout(), blocks);

@@ -6,7 +6,7 @@ use forebay_wire::felix::Flags;
 
 /// What is wrong with a chunk, as it is published with it: a set of bits, 0 is good.
 ///
-/// | bit | name | who says it |
+/// | bit | name | what is wrong |
 /// |---|---|---|
 /// | 1 | `fw_truncated` | the firmware cut it off |
 /// | 2 | `sw_truncated` | its end was lost: a block is missing or damaged, it was too long, or the run ended |

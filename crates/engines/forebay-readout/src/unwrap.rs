@@ -14,7 +14,7 @@ struct Count {
 
 /// Counts of all E-links of a reader: each unwraps its numbers by its own count, and the first one of each is the closest to where the first E-link began.
 ///
-/// A single number that does not follow the one before, while the next one does, is taken as wrong: it costs no more than its own chunk. Whoever loses as
+/// A single number that does not follow the one before, while the next one does, is taken as wrong: it costs no more than its own chunk. An E-link that loses as
 /// many chunks in a row as the bits can tell apart is one round behind from then on: with 8 bits that are 256.
 #[derive(Clone, Debug)]
 pub struct Unwrap {
@@ -97,7 +97,7 @@ impl Unwrap {
         u64::from(low).wrapping_sub(of) & ((1 << self.bits) - 1)
     }
 
-    /// The first number of an E-link. E-links begin together, so it is the one closest to where the first of them began; who begins when that has left the
+    /// The first number of an E-link. E-links begin together, so it is the one closest to where the first of them began; an E-link that begins when that has left the
     /// window is where the newest is.
     fn begin(&mut self, low: u32) -> u64 {
         let round = 1 << self.bits;

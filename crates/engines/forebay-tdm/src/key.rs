@@ -1,6 +1,6 @@
 //! The keyed hash at the end of each datagram: HMAC-SHA256 (RFC 2104), its first 16 bytes.
 //!
-//! Whoever does not know the key can neither take part nor put data into a session. It hides nothing: the payload is sent as it is.
+//! A peer that does not know the key can neither take part nor put data into a session. It hides nothing: the payload is sent as it is.
 
 use std::fmt;
 

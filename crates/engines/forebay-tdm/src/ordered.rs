@@ -1,7 +1,7 @@
 //! A stream in order, with zeroes where bytes are lost.
 //!
 //! What comes out of order waits. Ranges that will not come are pieces that wait, too, and become zeroes in their turn: so many at once and no more, so that
-//! whoever asks for the end is heard, however long a range is.
+//! a request for the end is heard, however long a range is.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};

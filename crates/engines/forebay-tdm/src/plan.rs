@@ -96,7 +96,7 @@ pub struct Reason {
     pub why: String,
 }
 
-/// Who sends when.
+/// Which sender sends when.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// The schedule of those that share the port.

@@ -1,4 +1,4 @@
-//! Who shares the port when: one file for each mode, and what they have in common.
+//! Which sender uses the port when: one file for each mode, and what they have in common.
 
 mod credit;
 mod incast;

@@ -203,7 +203,7 @@ pub enum Phase {
 pub struct Transmit {
     /// Its bytes in the buffer.
     pub bytes: usize,
-    /// To whom.
+    /// Where it goes.
     pub to: SocketAddr,
     /// The kernel's stamp of its departure is wanted under this number ([`Receiver::handle_left`]).
     pub stamp: Option<u64>,
@@ -514,7 +514,7 @@ impl Receiver {
 /// So many wait; more are dropped and counted, and asked for again by their senders.
 const OUTGOING_MAX: usize = 4096;
 
-/// Whom a datagram concerns.
+/// The sender that a datagram concerns.
 #[derive(Clone, Copy, Debug)]
 struct Whom {
     session: u64,
@@ -588,7 +588,7 @@ impl Receiver {
     }
 }
 
-// Who asked for a place and got none.
+// Senders that asked for a place and got none.
 /// Refusals that wait to be told, at most: of a flood the others are in the counts alone.
 const UNTOLD_MAX: usize = 64;
 

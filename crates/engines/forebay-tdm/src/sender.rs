@@ -42,7 +42,7 @@ const CLOCK_BACK_NS: u64 = 10_000_000;
 const END_EVERY_NS: u64 = 50_000_000;
 /// From the nonce of one start to that of the next: odd, so that it takes long until one comes again (the golden ratio of 2^64).
 const NONCE_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-/// Who finds its name taken asks again for so long, in ns: its last start may have been killed, and is dead to the receiver after a silence.
+/// A sender that finds its name taken asks again for so long, in ns: its last start may have been killed, and is dead to the receiver after a silence.
 const TAKEN_NS: u64 = 5_000_000_000;
 /// Silence of the receiver before there is a configuration, in ns.
 const SILENCE_NS: u64 = 2_000_000_000;
@@ -524,7 +524,7 @@ impl Sender {
         self.exchanges.due(now_ns, every_ns)
     }
 
-    /// Who has sent all it has to send needs no clock.
+    /// A sender that has sent all it has to send needs no clock.
     fn probe_ns(&self) -> Option<u64> {
         let wanted = self.phase != Phase::Ending;
         self.exchanges.probe_ns().filter(|_| wanted)

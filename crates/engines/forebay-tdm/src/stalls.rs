@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::receiver::Stall;
 
-/// A shorter time is none: whoever sleeps and wakes up takes so long, in ns.
+/// A shorter time is none: a thread that sleeps and wakes up takes so long, in ns.
 const STALL_NS: u64 = 2_000_000;
 
 /// Times in which the socket was not read empty, and the kernel dropped datagrams there.

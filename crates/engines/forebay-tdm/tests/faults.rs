@@ -354,7 +354,7 @@ fn so_many_windows_are_had_whatever_control_datagrams_are_lost() {
                 assert_eq!(world.lost().0, 0, "{mode} {kind}");
             }
             for had in windows {
-                // Who learns too late when it is its turn has missed those of a schedule; a grant waits.
+                // A sender that learns too late when it is its turn has missed windows of a schedule; a grant waits.
                 let all = u64::from(WINDOWS);
                 let may_miss = mode != Mode::Credit && kind == Kind::Welcome && had < all;
                 assert!(had == all || may_miss, "{mode} {kind}: {windows:?}");

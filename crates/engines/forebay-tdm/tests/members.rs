@@ -1,4 +1,4 @@
-//! Who takes part: deaths, restarts, late joiners, too many, two of one name, two receivers.
+//! Which senders and receivers take part: deaths, restarts, late joiners, too many, two of one name, two receivers.
 
 #![allow(
     clippy::unwrap_used,
@@ -179,7 +179,7 @@ fn a_sender_killed_and_started_again_goes_on_in_its_place() {
         for host in [0, 2] {
             world.stop_sender(host);
         }
-        // Who was started with repeat says hello for the next session.
+        // A sender that was started with repeat says hello for the next session.
         let mut limit = 0;
         while !matches!(world.receiver().phase(), Session::Over(_)) {
             limit += 1;
@@ -591,7 +591,7 @@ fn a_receiver_that_stands_still_takes_nobody_for_dead() {
                 "{mode}, {ms} ms"
             );
             for host in 0..3 {
-                // Who had sent all it had, and waited for the totals, waits for a time of silence.
+                // A sender that had sent all it had, and waited for the totals, waits for a time of silence.
                 let phase = world.sender(host).phase();
                 let unanswered =
                     ms > 2_000 && phase == Phase::Over(Over::Unconfirmed(EndReason::Complete));
@@ -649,7 +649,7 @@ fn totals_are_waited_for_no_longer_than_a_receiver() {
             sender_wait_ns: wait_ns,
             ..setup(1, Mode::SlotsPaced)
         });
-        // Whoever dies here has answered all but the end.
+        // The receiver that dies here has answered all but the end.
         world.loses = Box::new(|kind, _| kind == Kind::End);
         while world.sender(0).phase() != Phase::Ending {
             assert!(world.step());

@@ -13,7 +13,7 @@ use pyo3::types::{PyDict, PyString};
 
 use crate::failure;
 
-/// Names of the settings, for who writes another one.
+/// Names of the settings, for a user who writes another one.
 const NAMES: &str = "buffer_bytes, buffer_count, water_mark_bytes, flush_time, block_time, spin_time, connections_max, per_tag, out, \
      tls_certificate, tls_key, tls_authority, plain, acknowledge_by_hand";
 /// Longest time that can be said, in seconds: what nanoseconds in 64 bits hold.
@@ -263,7 +263,7 @@ fn set(settings: &mut Settings, name: &str, object: &Bound<'_, PyAny>) -> PyResu
         "spin_time" => settings.spin_ns = ns(object)?,
         "connections_max" => settings.connections_max = whole(name, object, 1, 4096)? as usize,
         "per_tag" => settings.per_tag = truth(name, object)?,
-        // For those that receive, who look at it themselves.
+        // For end points that receive: they look at it themselves.
         "acknowledge_by_hand" => drop(truth(name, object)?),
         "out" if object.is_none() => {}
         "out" => settings.out = Some(path(name, object)?),

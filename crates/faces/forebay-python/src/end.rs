@@ -42,7 +42,7 @@ pub(crate) trait End: Send + 'static {
     }
     fn begin_end(&mut self);
     fn connections(&self) -> usize;
-    /// Closes the books; who is still connected is left.
+    /// Closes the books; peers that are still connected are left.
     fn finish(self, to: &mut Gathered) -> Result<NetRecord, NetError>;
 }
 

@@ -113,7 +113,7 @@ fn work<E: End>(desk: &Desk, state: &Turnstile<State<E>>) {
         if !desk.pause(pace) {
             return;
         }
-        // Somebody who works with it does this work, too.
+        // A thread that works with it does this work, too.
         let Some(mut state) = state.enter_if_free() else {
             (active, busy) = (Instant::now(), false);
             continue;

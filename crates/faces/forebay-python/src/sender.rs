@@ -13,7 +13,7 @@ use crate::end::{End, Held, Sends};
 use crate::failure;
 use crate::gathered::Gathered;
 
-/// A sender, whom it sends to, and how long it waits for him.
+/// A sender, the peer that it sends to, and how long it waits for that.
 #[derive(Debug)]
 pub(crate) struct Sending {
     end: net::Sender,

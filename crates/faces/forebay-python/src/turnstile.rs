@@ -38,7 +38,7 @@ impl<T> Turnstile<T> {
         }
     }
 
-    /// Waits for its turn. Not to be called by who holds the interpreter's lock.
+    /// Waits for its turn. Not to be called by a thread that holds the interpreter's lock.
     pub(crate) fn enter(&self) -> Turn<'_, T> {
         let mut tickets = self.tickets();
         let mine = tickets.next;

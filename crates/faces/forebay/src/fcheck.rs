@@ -120,7 +120,7 @@ pub(crate) fn run(args: &FcheckArgs) -> Result<ExitCode> {
     let name = args.file.display();
     let report = match checked {
         Ok(report) => report,
-        // Whoever has read enough, as `head`, decides nothing.
+        // A reader that has read enough, as `head`, decides nothing.
         Err(CheckError::Watch(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             return Ok(ExitCode::SUCCESS);
         }

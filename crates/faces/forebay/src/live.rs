@@ -89,7 +89,7 @@ impl Live {
     }
 }
 
-/// A run in one line: rates, the fill of each stage, losses, what no account explains, who is silent.
+/// A run in one line: rates, the fill of each stage, losses, what no account explains, which sources are silent.
 fn line(view: &View) -> String {
     let events = view.events.unwrap_or_default();
     let fill: Vec<String> = view

@@ -22,7 +22,7 @@ pub(crate) enum Format {
 
 /// What goes to standard error: threads that empty sockets log, too, and wait for no terminal.
 static NOTES: OnceLock<Teller> = OnceLock::new();
-/// The end of the process waits so long for whoever reads standard error.
+/// The end of the process waits so long for the reader of standard error.
 const NOTES_END: Duration = Duration::from_secs(1);
 
 fn write_note(text: &str) {
@@ -80,7 +80,7 @@ pub(crate) fn end_notes() {
 /// Why a line could not be written, the first time.
 static LOST: OnceLock<io::Error> = OnceLock::new();
 
-/// A line on standard output. Whoever has closed it (`| head`) wants no more; the run and its exit code stay what they are.
+/// A line on standard output. A reader that has closed it (`| head`) wants no more; the run and its exit code stay what they are.
 /// Every other failure is kept for the end, as work goes on without its lines.
 pub(crate) fn print_line(line: impl Display) {
     let written = if forebay_run::stdout_was_closed() {
@@ -101,7 +101,7 @@ pub(crate) fn lost() -> Option<&'static io::Error> {
     LOST.get()
 }
 
-/// A line on standard error, from a thread that may wait for whoever reads it.
+/// A line on standard error, from a thread that may wait for its reader.
 pub(crate) fn note_now(line: impl Display) {
     write_note(&format!("{line}\n"));
 }

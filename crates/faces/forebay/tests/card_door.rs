@@ -1,4 +1,4 @@
-//! The door of a card as `forebay tohost` and `forebay toflx` find it: somebody there who says nothing, and places where no card will ever be.
+//! The door of a card as `forebay tohost` and `forebay toflx` find it: a process there that says nothing, and places where no card will ever be.
 
 #![allow(
     clippy::unwrap_used,
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rig::{Run, forebay, signal, start, wait_for};
 
-/// Longer than any test may take: whoever waits so long for a card is seen.
+/// Longer than any test may take: a process that waits so long for a card is seen.
 const CARD_WAIT_S: u32 = 600;
 
 /// To-host, to-host that knows which buffer it wants, and to-flx, each for the card at that path.

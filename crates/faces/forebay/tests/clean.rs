@@ -1,4 +1,4 @@
-//! What killed processes leave in memory, and who takes it away.
+//! What killed processes leave in memory, and what takes it away.
 
 #![allow(
     clippy::unwrap_used,

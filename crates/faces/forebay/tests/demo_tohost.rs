@@ -227,7 +227,7 @@ fn killed(member: &str) -> (Value, tempfile::TempDir) {
     let summary = ended.json();
     let failed = summary["failed"].to_string();
     assert!(failed.contains("signal: 9"), "{failed}");
-    // Those who lived on have closed their books; of who was killed they are as of its last sign of life.
+    // Those that lived on have closed their books; those of the killed process are as of its last sign of life.
     for name in ["card", "tohost", "swrod"] {
         let verdict = audit_json(&directory.path().join(name));
         assert_eq!(verdict["closed"], true, "{name}: {verdict}");

@@ -549,7 +549,7 @@ fn a_mover_takes_more_streams_in_its_life_than_it_keeps_open() {
         assert_eq!(answers.len(), 2, "{run_id}: {answers:?}");
         assert!(answers[1].starts_with("Farewell"), "{answers:?}");
     }
-    // Whoever comes, says who he is and goes keeps no place either; and whoever comes again finds his stream.
+    // A sender that comes, says its name and goes keeps no place either; and a sender that comes again finds its stream.
     let first = welcomed(mover.address, "comes-back");
     drop(first);
     for stream in 0..70 {

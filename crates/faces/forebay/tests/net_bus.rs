@@ -181,7 +181,7 @@ fn a_dead_publisher_vanishes() {
     let file = File::options().append(true).open(&dead[0]).unwrap();
     let long_ago = SystemTime::now() - Duration::from_millis(5_100);
     file.set_modified(long_ago).unwrap();
-    // Whoever has found another one has seen that file, too.
+    // A subscriber that has found another publisher has seen that file, too.
     let other = publisher(&in_directory, "9", &["--rate", "100"]);
     let to = directory.path().join("to");
     let late = subscriber(&in_directory, "9", &to);

@@ -205,7 +205,7 @@ fn chatter(says: &'static [u8]) -> String {
     let address = format!("tcp://{}", door.local_addr().unwrap());
     std::thread::spawn(move || {
         for came in door.incoming() {
-            // Who has gone already does not hear it. What is left unread would cut the answer off.
+            // A peer that has gone already does not hear it. What is left unread would cut the answer off.
             let _ = came.and_then(|mut stream| {
                 stream.write_all(says)?;
                 stream.read(&mut [0; 64])

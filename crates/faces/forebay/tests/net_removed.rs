@@ -20,7 +20,7 @@ use tempfile::TempDir;
 /// A line of each message, without its end.
 const LINE_BYTES: usize = 9;
 
-/// A receiver or a subscriber that writes lines into a file, and whoever sends it these.
+/// A receiver or a subscriber that writes lines into a file, and the process that sends it these.
 struct Taking {
     folder: TempDir,
     run: Run,

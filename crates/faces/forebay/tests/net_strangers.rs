@@ -1,4 +1,4 @@
-//! Who connects to a port of messaging and does not speak it, or not well: counted by name, told nothing that costs, and nobody else feels it.
+//! Peers that connect to a port of messaging and do not speak it, or not well: counted by name, told nothing that costs, and no other peer feels it.
 
 #![allow(
     clippy::unwrap_used,

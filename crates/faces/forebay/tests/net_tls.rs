@@ -1,4 +1,4 @@
-//! Messaging over TLS: what a user has to give, what he is told when it does not fit, and who is let in.
+//! Messaging over TLS: what a user has to give, what he is told when it does not fit, and which peers are let in.
 
 #![allow(
     clippy::unwrap_used,
@@ -169,7 +169,7 @@ fn who_does_not_speak_tls_is_counted_and_told() {
         &send(&address, &[]),
         &["it speaks TLS, and this side does not"],
     );
-    // Something else altogether, and one who says nothing.
+    // Something else altogether, and a peer that says nothing.
     let place = address.strip_prefix("tcp://").unwrap();
     connect(place).write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     let silent = connect(place);

@@ -123,7 +123,7 @@ fn a_standard_error_that_nobody_reads_holds_up_no_work() {
     assert_eq!(refused, STRANGERS, "{summary}");
 }
 
-/// The supervisor starts a dead stage again, whoever reads its line of each second.
+/// The supervisor starts a dead stage again, whether or not its line of each second is read.
 #[test]
 fn a_standard_error_that_nobody_reads_keeps_no_stage_dead() {
     let folder = TempDir::new().unwrap();

@@ -150,7 +150,7 @@ fn sum_at(port: u16, name: &str, with: &str) -> f64 {
         .sum()
 }
 
-/// Messages for E-link 0 of the card of the chain: to-flx with its metrics at that port, and who sends.
+/// Messages for E-link 0 of the card of the chain: to-flx with its metrics at that port, and the sender.
 fn to_the_front_ends(directory: &Path, metrics: u16) -> [Run; 2] {
     let address = format!("shm://prometheus-{}", std::process::id());
     let text = format!(

@@ -278,7 +278,7 @@ fn a_sink_that_never_ends_is_given_up_by_name_in_a_run_of_threads_too() {
     give_up_one(&["--threads"]);
 }
 
-/// Who cannot wait kills the builder; what its sink left behind has a name all the same.
+/// A user who cannot wait kills the builder; what its sink left behind has a name all the same.
 #[test]
 fn what_a_killed_builder_leaves_to_a_sink_is_lost_by_name() {
     let folder = TempDir::new().unwrap();

@@ -259,7 +259,7 @@ fn a_second_order_to_end_waits_for_no_reader_that_stands_still_and_names_what_is
         (handed > taken + 2_000).then_some(())
     });
     assert!(signal("INT", receiver.pid()));
-    // Told once, it waits for whoever takes the stream.
+    // Told once, it waits for the process that takes the stream.
     std::thread::sleep(Duration::from_millis(500));
     assert!(rig::is_alive(receiver.pid()));
     assert!(signal("INT", receiver.pid()));

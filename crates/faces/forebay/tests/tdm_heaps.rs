@@ -79,7 +79,7 @@ impl Session {
         start(command.args(["--input", &self.channel]).args(more))
     }
 
-    /// Whoever has messages.
+    /// A process that has messages.
     fn give(&self, more: &[&str]) -> Run {
         let mut command = forebay();
         command.args(["net", "send", &self.channel, "--format", "json"]);

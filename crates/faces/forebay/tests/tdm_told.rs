@@ -1,4 +1,4 @@
-//! What an operator of time-division UDP is told: who is there, who is missing, and why a session ended as it did.
+//! What an operator of time-division UDP is told: which senders are there, which are missing, and why a session ended as it did.
 
 #![allow(
     clippy::unwrap_used,

@@ -193,7 +193,7 @@ fn what_is_sent_comes_back(backend: &'static str) {
     }
     assert_eq!(sent[0], 2 * COUNT as u64);
     let toflx = ends(toflx, 0);
-    // A card that is told to end does not wait for who has not opened it yet.
+    // A card that is told to end does not wait for a process that has not opened it yet.
     rig::at_work(&chain.path("tohost"), 1);
     let card = ends(card, 0);
     let tohost = tohost.end().json_of(0);

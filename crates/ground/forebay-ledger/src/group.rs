@@ -8,8 +8,8 @@
 //! Orderings. The data words are relaxed atomics, so a reader may see a word that is newer than the
 //! `seq` it read; it must find out. Two pairs do that:
 //!
-//! 1. SYNC POINT `publish`: the writer's `seq.store(Release)` pairs with the reader's `seq.load(Acquire)`: who
-//!    sees `seq` sees all words of that copy, or newer ones.
+//! 1. SYNC POINT `publish`: the writer's `seq.store(Release)` pairs with the reader's `seq.load(Acquire)`: a reader
+//!    that sees `seq` sees all words of that copy, or newer ones.
 //! 2. SYNC POINT `overwrite`: the writer's `fence(Release)` before the first word pairs with the reader's
 //!    `fence(Acquire)` after the last. If the reader saw a word of commit *s + 2* (which goes into the same
 //!    copy as *s*), then the fences make the writer's earlier `seq = s + 1` visible to the reader's second

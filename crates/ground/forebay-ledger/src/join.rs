@@ -460,7 +460,7 @@ impl JoinedLink {
         self
     }
 
-    /// Whether it balances. A receiver alone says nothing of what was sent; a sender alone has sent to nobody who says so.
+    /// Whether it balances. A receiver alone says nothing of what was sent; a sender alone has sent to no party that says so.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         match self.unexplained {

@@ -183,19 +183,19 @@ impl Snapshot {
         accounts.map(|account| (account.place.as_str(), account.unit))
     }
 
-    /// The value of a word, for those who declared the schema. 0 for a word of another schema.
+    /// The value of a word, for callers that declared the schema. 0 for a word of another schema.
     #[must_use]
     pub fn value(&self, counter: Counter) -> u64 {
         self.at(counter.reference())
     }
 
-    /// Items and bytes of one term, for those who declared the schema.
+    /// Items and bytes of one term, for callers that declared the schema.
     #[must_use]
     pub fn tally(&self, tally: Tally) -> (u64, u64) {
         (self.value(tally.items), self.value(tally.bytes))
     }
 
-    /// All metrics, gauges and cursors, in order of declaration, for those who did not declare the schema.
+    /// All metrics, gauges and cursors, in order of declaration, for callers that did not declare the schema.
     pub fn metrics(&self) -> impl Iterator<Item = MetricLine<'_>> {
         self.directory.metrics.iter().map(|entry| MetricLine {
             group: self
@@ -209,8 +209,8 @@ impl Snapshot {
         })
     }
 
-    /// The value of a metric or cursor by the names of its group, itself and its owner, for those
-    /// who did not declare the schema.
+    /// The value of a metric or cursor by the names of its group, itself and its owner, for callers
+    /// that did not declare the schema.
     #[must_use]
     pub fn metric(&self, group: &str, name: &str, owner: &str) -> Option<u64> {
         let group = self

@@ -1,4 +1,4 @@
-//! The mapped file as this crate sees it: shared words, whoever mapped them.
+//! The mapped file as this crate sees it: shared words, whichever code mapped them.
 
 use std::fmt;
 use std::ops::Deref;
@@ -8,7 +8,7 @@ use crate::sync::AtomicU64;
 
 /// A cheap handle on the words of one ledger file.
 ///
-/// Whoever maps the file wraps the mapping in it; tests use [`Words::zeroed`]. All clones see the
+/// The code that maps the file wraps the mapping in it; tests use [`Words::zeroed`]. All clones see the
 /// same memory.
 #[derive(Clone)]
 pub struct Words(Arc<dyn AsRef<[AtomicU64]> + Send + Sync>);

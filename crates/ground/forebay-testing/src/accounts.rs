@@ -1,4 +1,4 @@
-//! The page of all accounts and links, docs/ACCOUNTS.md: that it lists what the schemas declare, and that `counted.toml` says of each term who counts it.
+//! The page of all accounts and links, docs/ACCOUNTS.md: that it lists what the schemas declare, and that `counted.toml` says of each term which function counts it.
 //!
 //! Each module that declares a ledger gives its schemas to [`assert_section`] in a test of its own. `cargo xtask accounts` writes the page anew.
 
@@ -65,7 +65,7 @@ sees is *not balanced*.
 with both, and look for each function and for an addition in it. In names `*` stands for a number.
 ";
 
-/// Who counts a term: functions as `file::name`.
+/// What counts a term: functions as `file::name`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 enum Functions {
@@ -118,7 +118,7 @@ fn class(owner: &str) -> String {
     }
 }
 
-/// The rows of a table as they are printed: what it is, and of each term its name and who counts it.
+/// The rows of a table as they are printed: what it is, and of each term its name and the functions that count it.
 struct Rows<'a> {
     text: String,
     wrong: Vec<String>,

@@ -4,7 +4,7 @@
 //! frame   +0 magic "FB"   +2 version 1   +3 kind   +4 body bytes u32   +8 body
 //!
 //! sender → mover                                   mover → sender
-//! hello     who, and from where it can send        welcome   how far the mover has the stream
+//! hello     name, and from where it can send       welcome   how far the mover has the stream
 //! block     events of one run, with checksum       ack       the same, after each write
 //! end       the sender's totals                    farewell  the mover's totals
 //!                                                  refuse    why not
@@ -109,7 +109,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Who sends, and what it still has.
+/// The sender, and what it still has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello<'a> {
     /// Name of the run.

@@ -3,10 +3,10 @@
 //! ```text
 //! frame   +0 magic "FN"   +2 version 2   +3 kind   +4 body bytes u32   +8 body
 //!
-//! who connects                     who listens
+//! connecting side                  listening side
 //! hello      role, limits          welcome      epoch, limits       refuse   why not
 //!
-//! who receives                     who sends
+//! receiving side                   sending side
 //! subscribe  tags to begin or end  subscribed   answer to it
 //! credit     what was given back   data         a buffer of messages, with the totals up to its end
 //! leave      wants no more         end          its totals; nothing more comes
@@ -59,7 +59,7 @@ const TOTALS_BYTES: u32 = 40;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// First frame of who connects.
+    /// First frame of the side that connects.
     Hello = 1,
     /// Answer to it: go on.
     Welcome = 2,
@@ -145,7 +145,7 @@ impl fmt::Display for Kind {
 /// One frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
-    /// First frame of who connects.
+    /// First frame of the side that connects.
     Hello(Hello),
     /// What was agreed.
     Welcome(Welcome),

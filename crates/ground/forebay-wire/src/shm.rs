@@ -51,7 +51,7 @@ impl Default for Room {
 /// What one end says to the other before there is a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Greeting {
-    /// Who connects, with the room that it wants.
+    /// The side that connects, with the room that it wants.
     Hello(Room),
     /// The listener, with the room that is agreed; ten descriptors come with it.
     Welcome(Room),

@@ -5,7 +5,7 @@
 //!         +16 sender u16    +18 start u8   +19 flags u8 (bit 0: keyed)   +20 CRC-32C of head and fields, taken with this word 0   +24 fields
 //!
 //! sender to receiver                                  receiver to sender
-//! hello     who I am, what share I want               welcome    session, index, the whole configuration; with a start when there is one
+//! hello     my name, what share I want                welcome    session, index, the whole configuration; with a start when there is one
 //!                                                     refuse     why not
 //! probe     an exchange of clock readings             reply      when the probe came     follow up   when the reply left
 //! ready     how well my clock and wake-ups are known
@@ -19,7 +19,7 @@
 //! start of a receiver, so that datagrams of an earlier one, or of another receiver, are none of this one's. A *start* is another number, modulo 256, for each start of a sender in a
 //! place of the session: what an earlier one left under way is not the later one's. The CRC covers head and
 //! fields; the payload is held by UDP's own checksum. With a key, the last 16 bytes are a keyed hash over all bytes before them ([`TAG_BYTES`]), which
-//! whoever holds the key computes and checks: this module gives the bytes and the place. A datagram's length stands in its head: a cut
+//! a holder of the key computes and checks: this module gives the bytes and the place. A datagram's length stands in its head: a cut
 //! one is found by itself.
 
 mod cursor;

@@ -19,7 +19,7 @@ use forebay_xdp::{Redirect, XdpError};
 const SECOND_NS: u64 = 1_000_000_000;
 const FRAMES: usize = 100;
 
-/// A socket of IPv4 and one of IPv6 at the far end, with whom they reach the near one.
+/// A socket of IPv4 and one of IPv6 at the far end, each with the address at which it reaches the near one.
 fn sockets(mac: Mac) -> [(UdpSocket, &'static str); 2] {
     let Mac(bytes) = mac;
     let mac = bytes.map(|byte| format!("{byte:02x}")).join(":");

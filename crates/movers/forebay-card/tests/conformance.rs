@@ -82,7 +82,7 @@ fn frames_come_once_in_order_and_whole(mut world: World) {
     assert_eq!(world.begin(), frames.len() as u64);
     world.far.host_sends();
     assert_eq!(world.receive(frames.len()), frames);
-    // Nothing that came is of another one: the host's frames did not come, as whoever looked for them would have to filter.
+    // Nothing that came is of another one: the host's frames did not come, as a program that looked for them would have to filter.
     let counts = world.driver.receive.counts().unwrap();
     let bytes = frames.iter().map(|frame| frame.len() as u64).sum::<u64>();
     if world.kind != Kind::Tap {

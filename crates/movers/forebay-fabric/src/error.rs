@@ -26,9 +26,9 @@ pub enum Blame {
     Peer,
     /// The host: it lacks a library, memory, descriptors.
     Resource,
-    /// Who set it up.
+    /// The user who set it up.
     Configuration,
-    /// Who calls this crate.
+    /// The caller of this crate.
     Misuse,
 }
 
@@ -130,7 +130,7 @@ pub enum FabricError {
         "the connection to {peer} is lost: {fault}; of {unconfirmed_pages} pages it is not known whether they arrived"
     )]
     Lost {
-        /// Who.
+        /// The peer.
         peer: String,
         /// The library's answer.
         fault: Fault,
@@ -140,7 +140,7 @@ pub enum FabricError {
     /// The peer broke the rules.
     #[error("{peer} broke the link: {what}")]
     Broken {
-        /// Who.
+        /// The peer.
         peer: String,
         /// What was wrong.
         what: &'static str,

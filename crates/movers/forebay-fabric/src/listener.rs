@@ -54,7 +54,7 @@ impl Listener {
         })
     }
 
-    /// The next one who has come; its connection is made a little later. When there is nobody, one may sleep until [`fd`](Self::fd) says so.
+    /// The next peer that has come; its connection is made a little later. When there is none, one may sleep until [`fd`](Self::fd) says so.
     ///
     /// # Errors
     /// None can be taken in for now, as without memory or descriptors.
@@ -85,7 +85,7 @@ impl Listener {
         self.passive.address()
     }
 
-    /// Readable when somebody has come, or something has happened to one who is coming.
+    /// Readable when a peer has come, or something has happened to one that is coming.
     #[must_use]
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.passive.events.fd()

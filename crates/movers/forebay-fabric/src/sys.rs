@@ -1,6 +1,6 @@
 //! The fence: all unsafe code of this crate, behind functions that cannot be misused from outside of it.
 //!
-//! Three rules hold it together. A page is touched by whoever has its [`Page`], and while it is posted the provider's context has it. Memory that the
+//! Three rules hold it together. A page is touched by the code that has its [`Page`], and while it is posted the provider's context has it. Memory that the
 //! provider knows is freed after the end point and the registration are closed, or never. What the library gives is checked before it is an index.
 
 mod abi;

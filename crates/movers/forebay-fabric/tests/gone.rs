@@ -146,7 +146,7 @@ fn no_piece_is_sent_that_is_free_again() {
     read_after("leaves with pieces", |_| {});
 }
 
-/// What came before a loss can be read, also by one who sends first.
+/// What came before a loss can be read, also by a side that sends first.
 fn read_before_the_loss_shows(provider: &str) {
     let Some(Pair {
         mut near, mut far, ..

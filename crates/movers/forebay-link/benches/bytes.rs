@@ -34,7 +34,7 @@ fn address(backend: &str) -> String {
     }
 }
 
-/// Who connected, and who listened.
+/// The side that connected, and the side that listened.
 fn pair(backend: &str) -> (Box<dyn ByteLink>, Box<dyn ByteLink>) {
     let room = Room::default();
     let address = address(backend).parse().expect("an address");

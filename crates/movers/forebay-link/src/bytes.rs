@@ -219,10 +219,10 @@ fn out_of(range: &Range<usize>, bytes: usize) -> ByteLinkError {
 
 /// Where connections come in. Nothing here waits.
 pub trait Door: Send + std::fmt::Debug {
-    /// The next one who has come.
+    /// The next peer that has come.
     ///
     /// # Errors
-    /// None can be taken in for now, as without free descriptors; those who have come wait, but for one whose hand-shake was under way.
+    /// None can be taken in for now, as without free descriptors; peers that have come wait, but for one whose hand-shake was under way.
     fn accept(&mut self) -> Result<Option<Box<dyn ByteLink>>, DoorError>;
 
     /// Where it really listens.
@@ -275,7 +275,7 @@ pub fn connect(
     connect_next(address, terms, &mut Round::default())
 }
 
-/// The same, for who tries again: over TCP to the next address of those that the host's name has.
+/// The same, for a caller that tries again: over TCP to the next address of those that the host's name has.
 ///
 /// # Errors
 /// As [`connect`]; that an address cannot be reached is no error while there are others in the round.

@@ -43,7 +43,7 @@ pub struct Config {
     pub reorder_ns: u64,
     /// The buffer, 1 byte to 1 GiB, counting payload and [`OVERHEAD_BYTES`] each. Default 4 MiB.
     pub buffer_bytes: u64,
-    /// Who seems to have sent the datagrams. Default 127.0.0.1:9.
+    /// The address that the datagrams seem to come from. Default 127.0.0.1:9.
     pub from: SocketAddr,
 }
 

@@ -111,7 +111,7 @@ fn spin_read(ring: &mut Consumer, count: usize, len: usize) {
     }
 }
 
-/// A publish and a look at the wait flag per batch; who finds nothing spins a little and then sleeps.
+/// A publish and a look at the wait flag per batch; a side that finds nothing spins a little and then sleeps.
 #[divan::bench(args = LENGTHS, sample_count = 25, sample_size = 1)]
 fn sleeping(bencher: Bencher<'_, '_>, len: usize) {
     counted(bencher, len, |producers, consumers, count, payload| {

@@ -54,7 +54,7 @@ pub const BLOCK_BYTES_MIN: u32 = 32;
 /// Most bytes of a block: the least capacity of a ring.
 pub const BLOCK_BYTES_MAX: u32 = CAPACITY_BYTES_MIN as u32;
 
-/// The shape of a ring of blocks. Both sides get it from the one who made the memory; nothing of it is read from shared memory.
+/// The shape of a ring of blocks. Both sides get it from the one that made the memory; nothing of it is read from shared memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockRingSpec {
     /// Shows up in `/proc/PID/maps`.

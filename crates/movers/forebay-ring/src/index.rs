@@ -35,7 +35,7 @@ impl Slot {
 
     /// Marks the end of the stream (producer's slot).
     pub fn close(&self) {
-        // SYNC POINT: pairs with the acquire load in `is_closed`: who sees the mark sees every position stored before it.
+        // SYNC POINT: pairs with the acquire load in `is_closed`: a side that sees the mark sees every position stored before it.
         self.closed.store(1, Ordering::Release);
     }
 

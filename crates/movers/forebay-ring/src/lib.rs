@@ -11,7 +11,7 @@
 //!   such a value stays in the error state.
 //! * **Restartable.** `commit` makes a record private, the caller commits its book with [`Producer::position`], `publish` shows it. So after a
 //!   `kill -9` the book is never behind what the peer saw, and [`Producer::resume`] and [`Consumer::resume`] lose nothing and repeat nothing.
-//! * **Quiet.** A sleeper asks to be signalled; who publishes looks at the question once per batch. A peer that dies between publish and
+//! * **Quiet.** A sleeper asks to be signalled; the side that publishes looks at the question once per batch. A peer that dies between publish and
 //!   signal cannot ring, so **every wait has a time-out**.
 //!
 //! Where bytes should stay where they are, a [`FramePoolMemory`] carries descriptors instead of records; a [`BlockRingMemory`] is a ring of blocks of one length,

@@ -46,7 +46,7 @@ impl Region {
         })
     }
 
-    /// A region that somebody else writes, as a card writes its DMA buffer: ranges of it can be shown to others, who see what is there when they look. `fd` can read it, and
+    /// A region that something else writes, as a card writes its DMA buffer: ranges of it can be shown to others, which see what is there when they look. `fd` can read it, and
     /// no more is needed.
     pub(crate) fn foreign(fd: OwnedFd, bytes: u64) -> Result<Self, RingError> {
         memory::verify(REGION, fd.as_fd(), bytes)?;
@@ -94,7 +94,7 @@ impl Region {
         unsafe { slice::from_raw_parts(mapping.base().as_ptr(), mapping.len()) }
     }
 
-    /// All of it, for writing; nothing of one that somebody else writes. Whoever reads it meanwhile finds what it finds.
+    /// All of it, for writing; nothing of one that something else writes. A reader meanwhile finds what it finds.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let Some(mapping) = &mut self.own else {
             return &mut [];

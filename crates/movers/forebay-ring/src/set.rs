@@ -51,7 +51,7 @@ impl RingSetMemory {
         })
     }
 
-    /// The file of the data, for whoever takes its pages from the system before they are touched.
+    /// The file of the data, for a caller that takes its pages from the system before they are touched.
     ///
     /// # Errors
     /// Descriptors run out.

@@ -16,7 +16,7 @@ pub const CAPACITY_BYTES_MAX: u64 = 1 << 38;
 /// Distance of two slots in an index page: a pair of cache lines.
 const SLOT_BYTES: u64 = 128;
 
-/// The shape of a set of rings between one producer process and one consumer process. Both sides get it from the one who made the memory;
+/// The shape of a set of rings between one producer process and one consumer process. Both sides get it from the one that made the memory;
 /// nothing of it is ever read from shared memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RingSetSpec {

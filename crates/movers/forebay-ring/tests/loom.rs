@@ -245,7 +245,7 @@ fn a_restarted_producer_shows_what_its_book_holds() {
     });
 }
 
-/// Both sides sleep on their bells, never polling: whoever misses a signal sleeps forever, which loom reports.
+/// Both sides sleep on their bells, never polling: a side that misses a signal sleeps forever, which loom reports.
 #[test]
 fn no_wake_up_is_lost() {
     check(|| {

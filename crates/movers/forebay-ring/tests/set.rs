@@ -1,4 +1,4 @@
-//! Sets of rings: what is refused when mapping, what a side cannot write, and who wakes whom.
+//! Sets of rings: what is refused when mapping, what a side cannot write, and which side wakes which.
 #![cfg(not(loom))]
 #![allow(
     clippy::unwrap_used,

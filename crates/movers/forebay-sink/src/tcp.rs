@@ -467,7 +467,7 @@ impl TcpSink {
             events_lost: lost.0 + too_long.0,
             bytes_lost: lost.1 + too_long.1,
         };
-        // Who lost the stream's end for good is not waited for a second time.
+        // A mover that did not take the end of the stream is not waited for a second time.
         let patience_ns = if lost.0 > 0 {
             0
         } else {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A sink's right to its books. It ends when the sink is given up: what a hanging thread does afterwards is in no book, and
-/// whoever holds the ledger may charge what is left in the queue.
+/// the holder of the ledger may charge what is left in the queue.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tenure(Arc<Mutex<bool>>);
 

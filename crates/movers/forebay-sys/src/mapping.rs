@@ -30,7 +30,7 @@ pub(crate) struct Pages {
     bytes: usize,
 }
 
-// SAFETY: the range is owned by this value alone and stays mapped until it is dropped; whoever makes
+// SAFETY: the range is owned by this value alone and stays mapped until it is dropped; the code that makes
 // references into it upholds their aliasing rules (`Mapping` by atomics, `ByteArena` by its claim).
 unsafe impl Send for Pages {}
 // SAFETY: as above; `Pages` itself gives out nothing but its address and length.

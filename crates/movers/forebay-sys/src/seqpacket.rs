@@ -1,6 +1,6 @@
 //! Unix sockets that keep records apart (`SOCK_SEQPACKET`) and are found by a path: where two processes meet and hand descriptors over.
 //!
-//! Nothing here waits. The kernel tells who the peer is ([`SeqSocket::peer`]), and that it is gone ([`Arrived::End`]), however it went.
+//! Nothing here waits. The kernel tells which process the peer is ([`SeqSocket::peer`]), and that it is gone ([`Arrived::End`]), however it went.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;

@@ -62,7 +62,7 @@ pub enum NotSent {
         /// The most.
         most_bytes: usize,
     },
-    /// Whoever was to write it did not.
+    /// The function that was to write it did not.
     #[error("its bytes were not written")]
     Unfilled,
 }

@@ -48,7 +48,7 @@ const NAMES_MAX: u32 = 1000;
 const MEMORY_PREFIX: &str = "forebay-";
 /// Room taken for the record at the start, and more for each source, in bytes.
 const RECORD_BYTES: (u64, u64) = (64 << 10, 6 << 10);
-/// Somebody who only looks whether a run is going on may hold the lock for a moment: how often and how long to wait for it.
+/// A process that only looks whether a run is going on may hold the lock for a moment: how often and how long to wait for it.
 const LOCK_TRIES: u32 = 20;
 const LOCK_WAIT: Duration = Duration::from_millis(5);
 
@@ -161,7 +161,7 @@ impl RunDir {
         &self.path
     }
 
-    /// Makes the ledger of `schema` and maps it. It gets its name in the directory when it is whole: whoever finds it can read it.
+    /// Makes the ledger of `schema` and maps it. It gets its name in the directory when it is whole: a process that finds it can read it.
     ///
     /// # Errors
     /// There is no room, or the file exists.
@@ -204,7 +204,7 @@ impl RunDir {
         Ok((words, file.into(), run))
     }
 
-    /// The file in memory. One of a run that was killed may have the name, where process numbers are given again: it stays, for whoever looks at that run.
+    /// The file in memory. One of a run that was killed may have the name, where process numbers are given again: it stays, for a process that looks at that run.
     fn create_memory(&mut self, bytes: u64) -> Result<(Mapping, File), RunError> {
         let first = self.memory.clone();
         let mut again = 0;
@@ -358,7 +358,7 @@ fn busy(directory: &Path, pid: u32) -> RunError {
     in_use(directory, text)
 }
 
-/// Somebody else uses a directory: `text` says who, and what to do.
+/// Another run or chain uses a directory: `text` says which, and what to do.
 pub fn in_use(directory: &Path, text: String) -> RunError {
     RunError::File {
         what: "using",

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-// Ranges of the emulator's settings, for whoever asks a user for them.
+// Ranges of the emulator's settings, for a program that asks a user for them.
 pub use forebay_emu::{
     MAX_SOURCES as EMULATED_SOURCES_MAX, RATE_HZ, SUBEVENT_BYTES, WATER_MARK_BYTES_MIN,
 };

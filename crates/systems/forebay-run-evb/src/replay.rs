@@ -101,7 +101,7 @@ enum Key {
     Sender(SocketAddr),
 }
 
-/// The sources of a capture, sorted: whoever sent one good message, or the beginning of a long one.
+/// The sources of a capture, sorted: each that sent one good message, or the beginning of a long one.
 fn survey(file: &Path, selection: &Selection) -> Result<Vec<Key>, RunError> {
     let broken = |source: CaptureError| EvbError::Capture {
         file: file.to_path_buf(),

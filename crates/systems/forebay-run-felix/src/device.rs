@@ -29,7 +29,7 @@ pub use from_host::{FromHostDevice, FromHostInfo, from_host_spec};
 const VERSION: u32 = 1;
 /// Longest record of either side, in bytes.
 const RECORD_BYTES_MAX: usize = 64 << 10;
-/// How long who has connected may take to say which buffer it wants, and a card to answer.
+/// How long a process that has connected may take to say which buffer it wants, and a card to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why a card cannot be read.

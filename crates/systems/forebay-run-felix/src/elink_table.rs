@@ -1,6 +1,6 @@
 //! What there was by E-link, beside the ledger: chunks of a DMA buffer, whose E-links show in the blocks alone, and messages for a card.
 //!
-//! To-host's reader puts down what its decoder has counted, every [`PUT_NS`], and to-flx counts here; whoever is asked for metrics reads it. An E-link that never had
+//! To-host's reader puts down what its decoder has counted, every [`PUT_NS`], and to-flx counts here; the thread that is asked for metrics reads it. An E-link that never had
 //! anything is not shown, so the page is as long as there are E-links. No term of an account is here.
 
 use std::sync::atomic::{AtomicU64, Ordering};

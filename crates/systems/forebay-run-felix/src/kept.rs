@@ -1,4 +1,4 @@
-//! Blocks that are read and not given back: chunks of them are on their way to subscribers, who look at them where they lie.
+//! Blocks that are read and not given back: chunks of them are on their way to subscribers, which look at them where they lie.
 
 use std::collections::VecDeque;
 

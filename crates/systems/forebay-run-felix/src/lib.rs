@@ -1,6 +1,6 @@
 //! Link readout: the programs that read the links of FELIX's cards and write to them, and those that look at what came.
 //!
-//! A card is known by its [device]: memory that its owner shares. Who owns it is nothing to these programs.
+//! A card is known by its [device]: memory that its owner shares. Which process owns it is nothing to these programs.
 
 #![forbid(unsafe_code)]
 

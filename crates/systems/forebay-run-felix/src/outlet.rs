@@ -195,7 +195,7 @@ impl Outlet<'_> {
     }
 }
 
-/// A subscriber of the policy `block` has no room: it is waited for. Who is told to stop meanwhile, or cannot wait, gives the chunks up by name.
+/// A subscriber of the policy `block` has no room: it is waited for. A publisher that is told to stop meanwhile, or cannot wait, gives the chunks up by name.
 pub(super) fn wait_for_room(
     outlet: &mut Outlet<'_>,
     book: &mut BufferBook,

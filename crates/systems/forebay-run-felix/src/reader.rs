@@ -1,8 +1,8 @@
 //! One DMA buffer: its blocks are decoded where they lie, and their chunks published.
 //!
-//! A chunk that lies within one block is copied once, out of the card's memory into the network buffers of those who have subscribed to it; one of several
+//! A chunk that lies within one block is copied once, out of the card's memory into the network buffers of its subscribers; one of several
 //! blocks is joined before. A long one may stay where it is instead: over shared memory its subscribers are shown the place. Copies are counted. Blocks are given back to the
-//! card when their chunks are in network buffers, and all who were shown some have looked; so a subscriber that holds the publisher up lets the DMA buffer fill, which the
+//! card when their chunks are in network buffers, and all that were shown some have looked; so a subscriber that holds the publisher up lets the DMA buffer fill, which the
 //! card sees.
 
 use std::path::PathBuf;
@@ -74,7 +74,7 @@ struct Reader<'a> {
     book: BufferBook,
     stops: &'a dyn Fn() -> bool,
     tended_ns: u64,
-    /// Chunks by E-link, for whoever is asked for metrics.
+    /// Chunks by E-link, for the thread that is asked for metrics.
     elinks: Arc<ElinkTable>,
 }
 

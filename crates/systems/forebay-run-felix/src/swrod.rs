@@ -229,7 +229,7 @@ impl Session {
                 break;
             }
         }
-        // Whoever was there has gone, or had his time: what still comes is lost by name.
+        // The publishers that were there have gone, or had their time: what still comes is lost by name.
         self.subscriber.acknowledge().decline();
         Ok(())
     }

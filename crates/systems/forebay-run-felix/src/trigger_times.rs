@@ -1,7 +1,7 @@
 //! When triggers were due: a small file that an emulated card writes and a subscriber of its chunks reads, to know how long they took.
 //!
 //! Generated chunks carry the low 8 bits of their trigger's number, so each [`EVERY`]-th trigger that was given has a slot: its number, and when it was due, on the
-//! monotonic clock of the host. The last [`SLOTS`] are kept. Numbers are those of the run, from 0: who reads them counts an E-link's chunks from its first one on.
+//! monotonic clock of the host. The last [`SLOTS`] are kept. Numbers are those of the run, from 0: a reader counts an E-link's chunks from its first one on.
 //!
 //! ```text
 //! word 0  "FBTIMES" and the version       word 8 + 2 i  number + 1, or 0 while it is written
@@ -81,7 +81,7 @@ impl TriggerTimes {
         let Some(at) = place(number) else { return };
         let [of, due] = pair(&self.0, at);
         of.store(0, Ordering::Relaxed);
-        // SYNC POINT: with the reader's fence. Who sees the new time sees the 0 or what comes after it.
+        // SYNC POINT: with the reader's fence. A reader that sees the new time sees the 0 or what comes after it.
         fence(Ordering::Release);
         due.store(due_ns, Ordering::Relaxed);
         // SYNC POINT: with the reader's first load.

@@ -24,7 +24,7 @@ pub(crate) enum Dropped {
     Farewell,
     /// The sender connected anew.
     Replaced,
-    /// It never said who it is.
+    /// It never said its name.
     Silent,
     /// Nothing came from it for long.
     Idle,
@@ -199,7 +199,7 @@ impl Connection {
         }
     }
 
-    /// Why it is not kept any longer, if so: who says nothing keeps no place, and neither does who is gone without a word.
+    /// Why it is not kept any longer, if so: a sender that says nothing keeps no place, and neither does one that is gone without a word.
     pub(crate) fn overdue(&self, now_ns: u64, idle_limit_ns: u64) -> Option<Dropped> {
         if self.stream.is_none() {
             (now_ns > self.since_ns + HELLO_LIMIT_NS).then_some(Dropped::Silent)

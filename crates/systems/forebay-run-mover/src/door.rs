@@ -8,9 +8,9 @@ use forebay_sys::epoll::{Interest, Poller, Trigger};
 
 use forebay_run::error::RunError;
 
-/// Most connections taken in one round: whoever is connected has his turn before the next ones come in.
+/// Most connections taken in one round: a sender that is connected has its turn before the next ones come in.
 const ACCEPTS_PER_ROUND_MAX: usize = 16;
-/// How long nobody is taken in after the system refused, as without free descriptors. Whoever comes waits in its backlog.
+/// How long nobody is taken in after the system refused, as without free descriptors. A sender that comes waits in its backlog.
 const BACKOFF_NS: u64 = 100_000_000;
 
 /// The listening socket, and what came through it.

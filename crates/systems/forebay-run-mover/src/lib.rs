@@ -134,7 +134,7 @@ impl Mover {
                     .wait(Some(SLEEP), Duration::ZERO)?
                     .map(|event| event.token),
             );
-            // Whoever has sent something by now has his turn before it is asked who is silent, however long writing takes.
+            // A sender that has sent something by now has its turn before silent ones are looked for, however long writing takes.
             let now_ns = clock::monotonic_ns();
             for token in &ready {
                 match *token {
@@ -232,7 +232,7 @@ impl Mover {
         *self.refused.entry(reason).or_default() += 1;
     }
 
-    /// Sends what waited for room, and takes leave of who is overdue.
+    /// Sends what waited for room, and takes leave of senders that are overdue.
     fn tend(&mut self, now_ns: u64) {
         self.door.tend(&self.poller, now_ns);
         let waiting = self.connections.iter();

@@ -339,7 +339,7 @@ fn liar(world: &World) -> (SeqSocket, BareSender, Vec<OwnedFd>) {
     (socket, sender, all)
 }
 
-/// Bells are shared with clients: one may empty or fill them, and have whoever reads or rings wait.
+/// Bells are shared with clients: one may empty or fill them, and make the side that reads or rings wait.
 #[test]
 fn a_client_that_holds_the_bells_holds_nobody_else() {
     if !is_on_wire("a_client_that_holds_the_bells_holds_nobody_else") {

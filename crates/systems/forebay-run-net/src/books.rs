@@ -393,7 +393,7 @@ impl Books {
         self.next_commit_ns = now_ns + COMMIT_NS;
     }
 
-    /// For whoever shows them.
+    /// For code that shows them.
     pub(super) fn reader(&self) -> Result<LedgerReader, RunError> {
         self.ledger.reader()
     }

@@ -1,4 +1,4 @@
-//! Who publishes what, and where: a directory of files, or a registry.
+//! Which end point publishes what, and where: a directory of files, or a registry.
 //!
 //! A publisher announces an [`Offer`] and renews it; one that has died renews nothing, and its offer vanishes when its lease is over. A subscriber
 //! looks at all offers now and then. Both do so in a thread of their own, so that a bus that is slow or away holds up no message.

@@ -416,7 +416,7 @@ impl Connection {
     pub(super) fn tend(&mut self, now_ns: u64) -> Result<(), Parted> {
         if let Some(since_ns) = self.over_since_ns {
             let waited = now_ns.saturating_sub(since_ns) >= LINGER_NS;
-            // Who connected has the last word and need not wait for anything.
+            // The side that connected has the last word and need not wait for anything.
             return if waited || self.link_ended || self.dial.is_some() {
                 Err(Parted::Over)
             } else {

@@ -187,7 +187,7 @@ impl<R: Role> EndPoint<R> {
         self.made
     }
 
-    /// Whether nobody is connected any more; all whom this side connects to have ended in order, or else somebody was there.
+    /// Whether no peer is connected any more; all that this side connects to have ended in order, or else one was there.
     pub(super) fn has_ended(&self) -> bool {
         let mut wanted = self.dials.iter().filter(|dial| !dial.is_retired());
         let ended = wanted.all(|dial| dial.has_ended);
@@ -729,7 +729,7 @@ impl<R: Role> EndPoint<R> {
             self.end();
         }
         let until_ns = clock::monotonic_ns().saturating_add(limit.as_nanos() as u64);
-        // Whoever has not greeted by now has nothing to say.
+        // A peer that has not greeted by now has nothing to say.
         let known = |connection: &Connection| connection.session.agreed().is_some();
         let before = self.urgency();
         while self.connections.iter().any(known)

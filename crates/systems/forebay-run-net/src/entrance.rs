@@ -7,9 +7,9 @@ use forebay_sys::SysError;
 
 use crate::hub::Hub;
 
-/// Most connections taken in one round: whoever is connected has his turn before the next ones come in.
+/// Most connections taken in one round: a peer that is connected has its turn before the next ones come in.
 const ACCEPTS_PER_ROUND_MAX: usize = 16;
-/// How long nobody is taken in after the system refused, as without free descriptors. Whoever comes waits in its backlog.
+/// How long nobody is taken in after the system refused, as without free descriptors. A peer that comes waits in its backlog.
 const SHUT_NS: u64 = 100_000_000;
 
 /// How often it is asked what has come. Each answer is a system call that makes a socket in vain, and an end point that is woken for each block of a card would

@@ -114,9 +114,9 @@ pub enum NetError {
         "{came} of {wanted} subscribers came within {seconds} s; start the other side with the same --subscribers, --tags and --deal-tags"
     )]
     TooFewSubscribers {
-        /// Who subscribed to something.
+        /// How many subscribed to something.
         came: usize,
-        /// Who was waited for.
+        /// How many were waited for.
         wanted: u32,
         /// How long, in s.
         seconds: u64,
@@ -124,7 +124,7 @@ pub enum NetError {
     /// Nobody was there, or took anything, for too long.
     #[error("{peer} took nothing for {waited_ms} ms: {why}")]
     Stuck {
-        /// Who.
+        /// The peer.
         peer: String,
         /// How long.
         waited_ms: u64,

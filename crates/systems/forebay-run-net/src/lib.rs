@@ -1,8 +1,8 @@
 //! Messaging between processes and hosts: point to point ([`Sender`], [`Receiver`]) and publish/subscribe by tag ([`Publisher`],
 //! [`Subscriber`]), over whatever backend the [`Address`] names.
 //!
-//! Each end point is one thread's: it does all of its work while it is called, spins for a moment when it waits, and sleeps then. Who has a loop of
-//! his own calls `poll` with no time to wait.
+//! Each end point is one thread's: it does all of its work while it is called, spins for a moment when it waits, and sleeps then. A caller with a loop of
+//! its own calls `poll` with no time to wait.
 //!
 //! ```
 //! use std::time::Duration;

@@ -152,8 +152,8 @@ impl Publisher {
         }
     }
 
-    /// The same without waiting: none when a subscriber of the policy `Block` has no room; then nobody got it, and nothing was counted. Who
-    /// [polls](Self::poll) before he tries again is held up by such a subscriber no longer than the settings' `block_ns` allows.
+    /// The same without waiting: none when a subscriber of the policy `Block` has no room; then nobody got it, and nothing was counted. A caller that
+    /// [polls](Self::poll) before it tries again is held up by such a subscriber no longer than the settings' `block_ns` allows.
     ///
     /// # Errors
     /// As [`publish`](Self::publish).

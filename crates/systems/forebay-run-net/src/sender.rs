@@ -22,7 +22,7 @@ const CLOCK_EVERY: u32 = 32;
 /// One wait for room; then it is asked whether it is not too long already.
 const ROOM_WAIT: Duration = Duration::from_millis(20);
 
-/// Who waits for a receiver is told why after so long, in ns.
+/// The reason for a wait for a receiver is told after so long, in ns.
 const TELL_NS: u64 = 1_000_000_000;
 
 /// What became of a message.

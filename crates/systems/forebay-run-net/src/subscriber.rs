@@ -69,7 +69,7 @@ impl Subscriber {
         })
     }
 
-    /// Connects to whoever offers a tag that is subscribed to, as they come and go.
+    /// Connects to the publishers that offer a tag that is subscribed to, as they come and go.
     ///
     /// # Errors
     /// A setting is out of range, or the system refuses a thread.

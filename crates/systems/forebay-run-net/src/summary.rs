@@ -13,7 +13,7 @@ use crate::tags::TagSummary;
 /// One connection, from its begin to its end.
 #[derive(Clone, Debug, Serialize)]
 pub struct ConnectionSummary {
-    /// Who was there.
+    /// The peer.
     pub peer: String,
     /// How it ended: `over` in order, else why not.
     pub end: &'static str,

@@ -5,7 +5,7 @@ use forebay_wire::netio3::Message;
 
 use crate::end_point::PeerId;
 
-/// A message, and from whom it is.
+/// A message, and the peer that it is from.
 #[derive(Clone, Copy, Debug)]
 pub struct Delivered<'a> {
     /// The connection.
@@ -40,7 +40,7 @@ impl Payload<'_> {
     }
 }
 
-/// A message where it lies, and from whom it is.
+/// A message where it lies, and the peer that it is from.
 #[derive(Clone, Copy, Debug)]
 pub struct Viewed<'a> {
     /// The connection.
@@ -53,7 +53,7 @@ pub struct Viewed<'a> {
     pub payload: Payload<'a>,
 }
 
-/// The copy of what lies in a sender's memory, for users who want bytes of their own.
+/// The copy of what lies in a sender's memory, for callers that want bytes of their own.
 #[derive(Debug, Default)]
 pub(super) struct ApartCopier {
     bytes: Vec<u8>,

@@ -195,7 +195,7 @@ fn the_ledger_says_what_was_confirmed_and_no_more() {
     }
 }
 
-/// A sender that has sent a message of 20 bytes, its receiver that has it and can answer, and from whom that has it.
+/// A sender that has sent a message of 20 bytes, its receiver that has it and can answer, and the peer that it has it from.
 fn one_asked(address: &Address, of_receiver: &Settings) -> (Sender, Receiver, PeerId) {
     let mut receiver = Receiver::listen_and_answer(address, of_receiver).unwrap();
     let at = receiver.address().unwrap();

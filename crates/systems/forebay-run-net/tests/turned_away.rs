@@ -1,4 +1,4 @@
-//! Who came to the door of an end point and was not let in.
+//! Processes that came to the door of an end point and were not let in.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

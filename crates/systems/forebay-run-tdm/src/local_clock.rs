@@ -1,4 +1,4 @@
-//! The clock of one end: monotonic, so that nobody who sets the host's time moves a window.
+//! The clock of one end: monotonic, so that setting the host's time moves no window.
 //!
 //! The kernel's stamps are of the wall clock. They are taken to the monotonic clock by the difference of both, which changes only when somebody sets the wall
 //! clock. For tests and the bench a clock can be made to show another time at another rate: then the truth is known.

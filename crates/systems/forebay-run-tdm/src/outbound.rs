@@ -8,7 +8,7 @@ use forebay_sys::stamped::{Queued, Stamped};
 
 /// Stamps that are waited for; older ones are given up.
 const WAITING_MAX: usize = 4096;
-/// Entries of the socket's error queue that are looked at for one stamp: the rest stays there, and wakes whoever waits.
+/// Entries of the socket's error queue that are looked at for one stamp: the rest stays there, and wakes the thread that waits.
 const LOOKED_AT_MAX: usize = 64;
 
 /// What is to be known of a datagram's departure.
@@ -57,7 +57,7 @@ impl Outbound {
                 }
                 return true;
             }
-            // Asked for again by whoever misses it.
+            // Asked for again by the side that misses it.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => self.errors += 1,
             Err(_) => self.refused += 1,
         }

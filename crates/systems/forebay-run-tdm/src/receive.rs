@@ -62,7 +62,7 @@ const TELL: Duration = Duration::from_secs(1);
 /// Nothing is waited for longer than this at once, in ns.
 const WAIT_NS: u64 = 100_000_000;
 
-/// Where datagrams follow each other as fast as this, the next ones are looked for without a sleep: whoever sends pays for each wake-up, in ns.
+/// Where datagrams follow each other as fast as this, the next ones are looked for without a sleep: the sender pays for each wake-up, in ns.
 const BRISK_NS: u64 = 30_000;
 
 /// Which has a place: the place of one that left before the start may go to another one, which has another stream.

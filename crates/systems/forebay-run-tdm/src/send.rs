@@ -298,7 +298,7 @@ impl Work {
                 if before == Phase::Running {
                     self.books.withdraw();
                 }
-                // Who waits for a session may wait for weeks.
+                // A sender that waits for a session may wait for weeks.
                 self.awake.keep(phase != Phase::Hello, tell);
                 if before == Phase::Hello {
                     self.launches.begin();

@@ -390,7 +390,7 @@ fn echo(
 /// Messages that are to go back.
 #[derive(Default)]
 struct Answers {
-    /// From whom, tag, status, length.
+    /// The peer that it is from, tag, status, length.
     messages: Vec<(PeerId, u64, u8, usize)>,
     bytes: Vec<u8>,
 }
@@ -448,7 +448,7 @@ mod tests {
             status: 0,
             payload: b"there and back",
         };
-        // From somebody who has gone meanwhile.
+        // From a peer that has gone meanwhile.
         answers.keep(PeerId::from(7), &message);
         answers.keep(PeerId::from(7), &message);
         answers.send(&mut receiver, &mut later).unwrap();

@@ -148,7 +148,7 @@ pub struct Options {
     pub program: PathBuf,
     /// What clients do.
     pub workload: Workload,
-    /// Who sends next.
+    /// Which client sends next.
     pub policy: PolicyChoice,
     /// The clients, A, B, …
     pub clients: Vec<ClientOptions>,
@@ -242,7 +242,7 @@ pub struct SocketReport {
 pub struct MuxBenchSummary {
     /// What clients did.
     pub workload: Workload,
-    /// Who sent next.
+    /// Which client sent next.
     pub policy: &'static str,
     /// Bytes of UDP payload of a packet.
     pub size_bytes: usize,

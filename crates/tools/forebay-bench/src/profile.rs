@@ -1,4 +1,4 @@
-//! A process looked at with `perf`: which functions were at work, and who had called them.
+//! A process looked at with `perf`: which functions were at work, and which functions had called them.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -72,7 +72,7 @@ pub enum Speed {
     },
 }
 
-/// What is in front of a link: a queue of chunks, and who gets messages. When the queue is full to the high mark, the front end is BUSY and no triggers come, until it is
+/// What is in front of a link: a queue of chunks, and where messages go. When the queue is full to the high mark, the front end is BUSY and no triggers come, until it is
 /// down to the low mark. One that sends messages back takes none meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrontEnd {

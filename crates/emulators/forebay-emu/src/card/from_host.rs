@@ -1,4 +1,4 @@
-//! The way to the front ends: packets into messages, and who gets them.
+//! The way to the front ends: packets into messages, and messages to their takers.
 
 use forebay_ledger::{DropReason, PerReason, reasons};
 use forebay_wire::felix::{
@@ -66,7 +66,7 @@ impl FromHostBooks {
     }
 }
 
-/// Who gets the messages to an E-link.
+/// What takes the messages to an E-link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Taker {
     Nobody,

@@ -1,4 +1,4 @@
-//! Times of some triggers, for who wants to know how long their chunks take.
+//! Times of some triggers, for a caller that measures how long their chunks take.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;

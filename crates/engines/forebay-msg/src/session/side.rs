@@ -48,7 +48,7 @@ pub struct Dialer {
 /// The side that is connected to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listener {
-    /// Whom it serves.
+    /// The role of the peers that it serves.
     pub serves: Role,
     /// Whether it sends messages to a sender, too.
     pub answers: bool,

@@ -1,4 +1,4 @@
-//! Links: whether they align each time, and who hears whom over the loop-back.
+//! Links: whether they align each time, and which link hears which over the loop-back.
 
 use forebay_wire::felix::board::{LINK_ALIGNED, LINK_RESET, LINK_RX_ID, LINK_TX_ID, PRBS_ENABLE};
 

@@ -11,7 +11,7 @@ use super::symptom::Symptom;
 pub enum Test {
     /// Constants, and that registers hold what is written.
     Registers,
-    /// Alignment, and who hears whom.
+    /// Alignment, and which link hears which.
     Links,
     /// Bit errors.
     Prbs,

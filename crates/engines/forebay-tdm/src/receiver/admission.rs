@@ -1,4 +1,4 @@
-//! Who takes part, and when it begins and ends.
+//! Which senders take part, and when a session begins and ends.
 
 use std::net::SocketAddr;
 

@@ -32,7 +32,7 @@ impl Receiver {
         })
     }
 
-    /// Who was not listened to is not silent: when this host has stood still, and so is asked later than it wanted to be, everybody has half of the time of silence
+    /// A sender that was not listened to is not silent: when this host has stood still, and so is asked later than it wanted to be, every sender has half of the time of silence
     /// from now on, in which what lies in the socket is read.
     fn excuse(&mut self, now_ns: u64) {
         let wanted_ns = self.poll_timeout().filter(|wanted_ns| *wanted_ns > 0);
@@ -201,7 +201,7 @@ impl Receiver {
         }
     }
 
-    /// While `hold` is true nobody is granted a window: whoever writes what comes does not follow.
+    /// While `hold` is true no sender is granted a window: the writer of what comes does not follow.
     pub fn hold_grants(&mut self, hold: bool) {
         self.grants.times += u64::from(hold && !self.grants.held);
         self.grants.held = hold;

@@ -7,7 +7,7 @@ use forebay_wire::tdm::{Mode, RefuseReason};
 
 use super::{PeerState, PeerTotals, Phase, Receiver};
 
-/// Lines about senders in a session, at most: whoever joins and leaves again and again does not fill a screen.
+/// Lines about senders in a session, at most: a sender that joins and leaves again and again does not fill a screen.
 const LINES_MAX: usize = 100;
 
 /// Lines about senders that were refused, at most: strangers keep nobody from hearing of members.

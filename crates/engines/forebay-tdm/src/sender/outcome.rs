@@ -196,7 +196,7 @@ impl Sender {
         self.all.receivers_lost += 1;
         self.all.reports_given_up += self.reports.len() as u64;
         let ends = self.phase == Phase::Ending;
-        // Who was stopped before it could send has nothing that somebody could confirm.
+        // A sender that was stopped before it could send has nothing that a receiver could confirm.
         let is_idle = self.stopped_early && self.here.packets == 0;
         if (ends && !is_idle) || self.here.packets > 0 {
             self.sessions.give_up(self.here.packets);

@@ -103,7 +103,7 @@ impl Open {
         if first {
             self.report.first_packet = first_packet;
             self.report.first_ns = remote_ns;
-            // Who had to wait for its input was not late.
+            // A sender that had to wait for its input was not late.
             if !self.waited_for_input {
                 self.report.lateness_ns = u32::try_from(lateness_ns).unwrap_or(u32::MAX);
             }

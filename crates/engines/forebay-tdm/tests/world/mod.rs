@@ -297,7 +297,7 @@ impl World {
         self.arrive_at_sender(to, bytes);
     }
 
-    /// Runs until all are over; who is not by `limit_ns` after the beginning hangs.
+    /// Runs until all are over; a side that is not by `limit_ns` after the beginning hangs.
     pub(crate) fn run(&mut self, limit_ns: u64) {
         while !self.is_over() {
             assert!(

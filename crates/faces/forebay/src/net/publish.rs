@@ -175,7 +175,7 @@ where
     sent(&record, carried, code)
 }
 
-/// Who asked for the end shall not wonder why it takes its time.
+/// A user who asked for the end shall not wonder why it takes its time.
 fn say_what_is_waited_for(host: &Host) {
     if host.stop.is_asked() {
         host.say(format_args!(

@@ -104,7 +104,7 @@ fn read(
             Ok(count) => count == 0,
             Err(error) => {
                 let _ = to.send(Ok(std::mem::take(&mut batch)));
-                // Nobody is left who could be told.
+                // No receiver is left that could be told.
                 let _ = to.send(Err(error));
                 return;
             }

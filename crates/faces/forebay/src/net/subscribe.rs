@@ -20,7 +20,7 @@ use crate::record::{To, carry_out};
 /// One wait: an order to end costs this much.
 const WAIT: Duration = Duration::from_millis(20);
 
-/// Who waits for a publisher is told why after so long.
+/// The reason for a wait for a publisher is told after so long.
 const TELL: Duration = Duration::from_secs(1);
 
 /// The same while something is not written: it is written, and its senders told so, soon after.
@@ -251,7 +251,7 @@ impl<I: In> Flow<'_, I> {
         let (mut waits_since, mut told) = (begun, false);
         while stop.urgency().is_still(stops) {
             if self.sink.is_behind() {
-                // Nothing is read meanwhile: whoever sent it is not late.
+                // Nothing is read meanwhile: the peer that sent it is not late.
                 waits_since = Instant::now();
             }
             if self.from.peers() > 0 && waits_since.elapsed() < END_LIMIT {
@@ -271,7 +271,7 @@ impl<I: In> Flow<'_, I> {
         self.sink.abandon();
         self.sink.finish();
         self.from.account(&self.sink.became());
-        // Whoever still waits for that is told, if it is there.
+        // A peer that still waits for that is told, if it is there.
         self.from.stay()
     }
 }
@@ -327,7 +327,7 @@ impl System for Incoming<'_, SubArgs> {
             &args.tags
         });
         *self.carried = carry(&mut subscriber, &mut self.sink, &args.end, &host.stop)?;
-        // Whoever was there has gone, or had his time.
+        // The publishers that were there have gone, or had their time.
         subscriber.acknowledge().decline();
         Ok(subscriber.finish(Duration::ZERO, |_| {})?)
     }

@@ -7,7 +7,7 @@ use forebay_run_tdm::{Mode, PlanInput, WIRE_OVERHEAD_BYTES};
 
 use crate::output::{parse_bytes, parse_duration};
 
-/// Who shares the port when.
+/// Which sender uses the port when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ModeArg {
     /// No schedule: all at once, for comparison.

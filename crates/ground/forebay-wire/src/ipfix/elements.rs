@@ -10,7 +10,7 @@ use super::{REVERSE_ENTERPRISE, VARIABLE_LENGTH};
 /// Which element a value is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Element {
-    /// Who numbers it: 0 is IANA.
+    /// The enterprise that numbers it: 0 is IANA.
     pub enterprise: u32,
     /// Its number, 15 bits.
     pub id: u16,

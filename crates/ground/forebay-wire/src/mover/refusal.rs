@@ -16,7 +16,7 @@ pub enum Refusal {
     Checksum = 5,
     /// The stream was ended before.
     Ended = 6,
-    /// Nothing came for as long as a connection is kept; whoever has something to send connects again.
+    /// Nothing came for as long as a connection is kept; a sender that has something to send connects again.
     Idle = 7,
 }
 

@@ -7,7 +7,7 @@ use super::{
     HEAD_BYTES, Head, Kind, NetError, SUBSCRIBE_FIELDS_BYTES,
 };
 
-/// What who connects wants to do.
+/// What the side that connects wants to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Role {
@@ -61,7 +61,7 @@ impl Refusal {
     }
 }
 
-/// Who connects, and what it can take.
+/// The side that connects, and what it can take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// What it wants.
@@ -85,7 +85,7 @@ pub struct Welcome {
     pub buffer_bytes: u32,
     /// Most buffers on their way: the smaller limit of both.
     pub buffer_count: u32,
-    /// Whether who listens sends messages to a sender, too.
+    /// Whether the side that listens sends messages to a sender, too.
     pub answers: bool,
 }
 

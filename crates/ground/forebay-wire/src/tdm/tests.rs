@@ -358,7 +358,7 @@ proptest! {
     }
 }
 
-/// Whoever says where a stream stands, or how much there was, may not say more than can be added up.
+/// A datagram that says where a stream stands, or how much there was, may not say more than can be added up.
 #[test]
 fn counts_that_could_not_be_added_up_are_refused() {
     let parses = |message: Message<'_>| {

@@ -133,7 +133,7 @@ impl Channel {
         store.expect("the pages are there until dropped")
     }
 
-    /// Begins to connect to where the entry points, and says `data` to who listens.
+    /// Begins to connect to where the entry points, and says `data` to the listener.
     pub(crate) fn connect(&mut self, info: &Info, data: &[u8]) -> Result<(), FabricError> {
         let ep = self.ep().raw();
         // SAFETY: the end point is open, the entry valid; address and data are copied by the call.
@@ -147,7 +147,7 @@ impl Channel {
         self.library().check("fi_connect", code)
     }
 
-    /// Takes the request in that this was opened for, and says `data` to who has come.
+    /// Takes the request in that this was opened for, and says `data` to the peer that has come.
     pub(crate) fn accept(&mut self, data: &[u8]) -> Result<(), FabricError> {
         let ep = self.ep().raw();
         // SAFETY: the end point is open; the data are copied by the call.

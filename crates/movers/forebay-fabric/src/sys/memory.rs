@@ -58,7 +58,7 @@ impl Registration {
     }
 }
 
-/// The right to one page: whoever has it may touch the page, and the provider may not. There is one for each page.
+/// The right to one page: the code that has it may touch the page, and the provider may not. There is one for each page.
 #[derive(Debug)]
 pub(crate) struct Page {
     arena: u64,
@@ -81,7 +81,7 @@ pub(super) struct Arena {
     registration: Option<Registration>,
 }
 
-// SAFETY: plain memory; who may touch which page is said by `Page`, of which there is one each.
+// SAFETY: plain memory; which thread may touch which page is said by `Page`, of which there is one each.
 unsafe impl Send for Arena {}
 
 impl Arena {

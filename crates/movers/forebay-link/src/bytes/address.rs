@@ -12,7 +12,7 @@ const NAME_BYTES_MAX: usize = 80;
 /// An address of messaging.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
-    /// `tcp://host:port`; a port of 0 is any free one, for who listens.
+    /// `tcp://host:port`; a port of 0 is any free one, for a listener.
     Tcp {
         /// Name or number; an IPv6 number without brackets.
         host: String,

@@ -27,7 +27,7 @@ pub enum ByteLinkError {
     /// The peer is gone without having ended its side, or the network between.
     #[error("the connection to {peer} is lost: {source}")]
     Lost {
-        /// Who.
+        /// The peer.
         peer: String,
         /// The kernel's answer.
         #[source]
@@ -36,7 +36,7 @@ pub enum ByteLinkError {
     /// The peer broke the rules of the link itself.
     #[error("{peer} broke the link: {what}")]
     Broken {
-        /// Who.
+        /// The peer.
         peer: String,
         /// What was wrong.
         what: &'static str,
@@ -68,7 +68,7 @@ pub enum ByteLinkError {
     /// The two sides do not come together over TLS.
     #[error("{peer}: {fault}")]
     Tls {
-        /// Who.
+        /// The peer.
         peer: String,
         /// Why.
         fault: TlsFault,

@@ -33,7 +33,7 @@ pub trait Lending {
     fn returned(&mut self) -> Option<(u64, Piece)>;
 }
 
-/// Memory for a piece: written by whoever has it, and then given to the link that it is sent over.
+/// Memory for a piece: written by its holder, and then given to the link that it is sent over.
 #[derive(Debug)]
 pub struct Piece(Kind);
 

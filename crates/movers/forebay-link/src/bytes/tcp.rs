@@ -62,7 +62,7 @@ impl TcpLink {
         }
         self.looked = true;
         if self.from == 0 && matches!(self.memory[..2], [0x15 | 0x16, 3]) {
-            // Who is gone does not want to know.
+            // A peer that is gone does not want to know.
             let _ = (&self.wire.socket).write(&PLAIN_ANSWER);
             return Err(ByteLinkError::Tls {
                 peer: self.wire.peer.clone(),
@@ -193,7 +193,7 @@ impl TcpDoor {
         Ok(Self { listener, address })
     }
 
-    /// The next one who has come.
+    /// The next peer that has come.
     pub(super) fn take(&mut self) -> Result<Option<Wire>, DoorError> {
         loop {
             let refused = |source| DoorError::Accept {

@@ -21,13 +21,13 @@ impl From<Room> for Terms {
     }
 }
 
-/// Whether TCP is encrypted, and both sides prove who they are.
+/// Whether TCP is encrypted, and both sides prove their identity.
 #[derive(Debug, Clone, Default)]
 pub enum Security {
     /// Plain on this host's loopback (127.0.0.0/8, ::1, and names of those only); elsewhere nothing is connected or listened to.
     #[default]
     PlainOnLoopback,
-    /// Plain everywhere: whoever is on the way reads and changes what is sent, and anybody may connect.
+    /// Plain everywhere: anybody on the way reads and changes what is sent, and anybody may connect.
     Plain,
     /// TLS 1.3 everywhere: both sides show a certificate of the same authority.
     Tls(Certificates),

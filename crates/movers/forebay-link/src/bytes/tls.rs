@@ -1,4 +1,4 @@
-//! Over TCP, encrypted: TLS 1.3, and both sides prove who they are.
+//! Over TCP, encrypted: TLS 1.3, and both sides prove their identity.
 //!
 //! Each side shows a certificate of an authority that the other one believes; the side that connects also looks whether the host to which it
 //! connects stands in the certificate, as name or number. Sessions are not taken up again, and nothing is sent before both sides know each other.
@@ -55,7 +55,7 @@ enum Look {
 }
 
 impl TlsLink {
-    /// Begins to connect to the first address that the host's name has, and to prove who this side is.
+    /// Begins to connect to the first address that the host's name has, and to prove the identity of this side.
     ///
     /// # Errors
     /// The name is unknown or can stand in no certificate, or the system refuses at once.
@@ -357,7 +357,7 @@ impl TlsDoor {
 }
 
 impl Door for TlsDoor {
-    /// The next one who has come: it proves who it is later, when its link is asked to get on.
+    /// The next peer that has come: it proves its identity later, when its link is asked to get on.
     fn accept(&mut self) -> Result<Option<Box<dyn ByteLink>>, DoorError> {
         let Some(wire) = self.door.take()? else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Who connects over shared memory is told anything by what listens there: it names what is wrong, or is connected to what was agreed.
+//! A process that connects over shared memory is told anything by what listens there: it names what is wrong, or is connected to what was agreed.
 
 use std::os::fd::{AsFd, OwnedFd};
 

@@ -83,7 +83,7 @@ impl Child {
     pub(crate) fn wait_killed_beside(&mut self, link: &mut dyn ByteLink) {
         let deadline = Deadline::begin();
         while self.child.try_wait().unwrap().is_none() {
-            // That it is lost is found again by who reads.
+            // That it is lost is found again by the reader.
             let _ = link.arm(false);
             link.disarm();
             deadline.check();

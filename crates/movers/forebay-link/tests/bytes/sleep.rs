@@ -1,4 +1,4 @@
-//! Sleepers: whoever asked to be woken is woken.
+//! Sleepers: a side that asked to be woken is woken.
 
 use std::hint::spin_loop;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Over TLS: who may talk to whom, and what each side is told when it may not.
+//! Over TLS: which side may talk to which, and what each side is told when it may not.
 
 mod authority;
 mod files;
@@ -26,7 +26,7 @@ pub(crate) fn over_tls() -> Found {
     Ok(Backend {
         fresh: || free_port_of(HOST),
         end_may_be_death: false,
-        // What is encrypted and has no room in the socket goes with who is killed.
+        // What is encrypted and has no room in the socket goes with the process that is killed.
         death_cuts: true,
         unread_cuts: true,
         drop_waits: false,
@@ -71,7 +71,7 @@ fn with(certificates: &Certificates) -> Terms {
     }
 }
 
-/// How both ends of a connection part that neither can want: who connects, who listens.
+/// How both ends of a connection part that neither can want: the side that connects, the side that listens.
 fn quarrel(address: &Address, near: Terms, far: Terms) -> [ByteLinkError; 2] {
     let mut door = forebay_link::bytes::listen(address, far).unwrap();
     let address = match (address, door.address().unwrap()) {

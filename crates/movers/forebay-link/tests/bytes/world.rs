@@ -225,7 +225,7 @@ pub(crate) fn meet(door: &mut dyn Door, near: &mut dyn ByteLink) -> Box<dyn Byte
     far
 }
 
-/// Two ends of a connection: who connected, who listened.
+/// Two ends of a connection: the one that connected, the one that listened.
 pub(crate) struct Pair {
     pub(crate) near: Box<dyn ByteLink>,
     pub(crate) far: Box<dyn ByteLink>,

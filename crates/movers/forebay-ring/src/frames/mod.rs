@@ -43,7 +43,7 @@ const WORDS: usize = 384;
 /// A descriptor takes two words.
 const DESCRIPTOR_WORDS: usize = 2;
 
-/// The shape of a frame pool. Both sides get it from the one who made the memory.
+/// The shape of a frame pool. Both sides get it from the one that made the memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FramePoolSpec {
     /// Shows up in `/proc/PID/maps`.

@@ -1,8 +1,8 @@
-//! Who keeps the wall clock, and how well (`adjtimex(2)`, `kernel/time/ntp.c`).
+//! What keeps the wall clock, and how well (`adjtimex(2)`, `kernel/time/ntp.c`).
 
 use crate::SysError;
 
-/// The state of the host's wall clock as whoever disciplines it (`chronyd`, `ntpd`, `phc2sys`) told the kernel.
+/// The state of the host's wall clock as the program that disciplines it (`chronyd`, `ntpd`, `phc2sys`) told the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Discipline {
     /// Somebody keeps the clock and says that it is right.

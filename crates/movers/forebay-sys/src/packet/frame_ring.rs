@@ -1,6 +1,6 @@
 //! The ring of frames that the kernel fills and this process gives back, one by one (`TPACKET_V2`).
 //!
-//! The kernel writes a frame and then its status, and wakes who waits. When the next place is not free, it drops the frame: there is nothing to be told of later.
+//! The kernel writes a frame and then its status, and wakes the thread that waits. When the next place is not free, it drops the frame: there is nothing to be told of later.
 
 use std::mem::offset_of;
 use std::ops::{Deref, DerefMut};

@@ -173,7 +173,7 @@ impl<R: ReceiveRing> PacketSocket<R> {
         Ok(Group(is as u16))
     }
 
-    /// Takes what comes in alone, and nothing that this host sends on the interface, whoever sends it (`PACKET_IGNORE_OUTGOING`, Linux 4.20). Not for one that has
+    /// Takes what comes in alone, and nothing that this host sends on the interface, whichever process sends it (`PACKET_IGNORE_OUTGOING`, Linux 4.20). Not for one that has
     /// joined a group.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use super::{Room, receive_message};
 use crate::sockaddr;
 use crate::udp_batch::ancillary::{self, Message, half};
 
-/// One stamp (64 bytes) and one error with the address of who reports it (64 bytes over IPv6), and as much again.
+/// One stamp (64 bytes) and one error with the address of the host that reports it (64 bytes over IPv6), and as much again.
 const CONTROL_BYTES: usize = 256;
 
 /// One entry of the error queue.
@@ -35,7 +35,7 @@ pub struct SentStamp {
 pub struct QueuedError {
     /// The kernel's error number, such as `ECONNREFUSED`.
     pub errno: i32,
-    /// Who found it: 1 this host, 2 ICMP, 3 ICMPv6, others in `linux/errqueue.h`.
+    /// What found it: 1 this host, 2 ICMP, 3 ICMPv6, others in `linux/errqueue.h`.
     pub origin: u8,
     /// With `EMSGSIZE` the MTU in bytes, else as the origin defines it.
     pub info: u32,

@@ -75,7 +75,7 @@ const WORD_CALLER: usize = 6;
 /// Number of words that the control page uses.
 pub(crate) const CONTROL_WORDS: usize = 8;
 
-/// The control words of an arena: what is armed, and for whom.
+/// The control words of an arena: what is armed, and for which socket and caller.
 ///
 /// The order of stores matters for a process that is killed between two of them, hence atomics and compiler fences;
 /// no other thread reads them meanwhile.

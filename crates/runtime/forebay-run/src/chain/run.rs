@@ -145,7 +145,7 @@ fn watch(parts: &mut [Started], stop: &Stop, tell: &mut impl FnMut(&str)) {
             told = wanted;
             let all = wanted >= Urgency::Hurry;
             for (one, is_fed) in parts.iter().zip(&fed) {
-                // Who is still delivered to ends when that is over.
+                // A part that is still delivered to ends when that is over.
                 if !one.has_input || all && (!is_fed || wanted == Urgency::Now) {
                     one.part.stop();
                 }

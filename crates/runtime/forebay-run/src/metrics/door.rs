@@ -1,4 +1,4 @@
-//! Many connections in one thread: whoever says nothing holds nobody else up.
+//! Many connections in one thread: a client that says nothing holds no other up.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -98,7 +98,7 @@ impl Door {
         })
     }
 
-    /// Serves until `stop`, which whoever sets it makes known by a connection.
+    /// Serves until `stop`, which the thread that sets it makes known by a connection.
     pub(super) fn serve(&mut self, shown: &Shown, stop: &AtomicBool) {
         let mut ready = Vec::with_capacity(CONNECTIONS_MAX + 1);
         // Looked at before each wait: the connection that makes it known may have come together with another one.
@@ -113,7 +113,7 @@ impl Door {
                     std::thread::sleep(FAILURE_REST);
                 }
             }
-            // Who has asked has his answer before others come.
+            // A client that has asked has its answer before others come.
             for token in ready.iter().filter(|token| **token != LISTENER) {
                 self.turn(*token, shown);
             }

@@ -101,7 +101,7 @@ impl Shown {
     }
 
     fn shelf(&self) -> MutexGuard<'_, Shelf> {
-        // Whoever panicked had put in a whole entry, or none.
+        // A thread that panicked had put in a whole entry, or none.
         self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

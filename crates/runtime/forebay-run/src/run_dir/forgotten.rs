@@ -149,7 +149,7 @@ fn is_forgotten(ledger: &Path, kept: Duration, now_ns: u64) -> bool {
         // Killed before there was anything in it.
         None => (changed_ns(&file).unwrap_or(now_ns), kept.max(BEGINS)),
     };
-    // The lock comes last: nobody who has just begun finds it taken.
+    // The lock comes last: no process that has just begun finds it taken.
     !is_within(last_ns, kept) && !matches!(file.try_lock(), Err(TryLockError::WouldBlock))
 }
 

@@ -115,7 +115,7 @@ impl KeptLedger {
         &self.words
     }
 
-    /// For whoever shows it.
+    /// For code that shows it.
     ///
     /// # Errors
     /// The memory is no ledger any more.

@@ -1,4 +1,4 @@
-//! The `[[sources]]` blocks: who sends, on which port, told apart how.
+//! The `[[sources]]` blocks: which source sends, on which port, told apart how.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};

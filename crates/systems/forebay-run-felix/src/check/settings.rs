@@ -48,7 +48,7 @@ pub enum CheckError {
         /// Why.
         error: io::Error,
     },
-    /// Whoever watches cannot go on.
+    /// The watcher cannot go on.
     #[error(transparent)]
     Watch(io::Error),
     /// There is nothing in it.

@@ -1,4 +1,4 @@
-//! Who is shown what passes.
+//! Watchers, which are shown what passes.
 
 use std::io;
 
@@ -20,7 +20,7 @@ pub struct Seen<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Who is shown what passes.
+/// A watcher, which is shown what passes.
 pub trait Watch {
     /// Whether blocks are still to be shown; of the E-links that were asked for alone.
     fn wants_blocks(&self) -> bool {

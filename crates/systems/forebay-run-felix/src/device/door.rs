@@ -24,7 +24,7 @@ struct Reader {
     since: Instant,
 }
 
-/// Who writes the from-host buffer.
+/// The process that writes the from-host buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Writer {
     /// Nobody.
@@ -32,7 +32,7 @@ pub enum Writer {
     Nobody,
     /// Somebody.
     Here,
-    /// Somebody who is gone; nobody else is let in until [`settle_writer`](Door::settle_writer) says that what he wrote was read.
+    /// One that is gone; no other is let in until [`settle_writer`](Door::settle_writer) says that what it wrote was read.
     Gone,
 }
 
@@ -115,7 +115,7 @@ impl<B: Diagnostics> Door<B> {
         })
     }
 
-    /// Lets in who has come, answers who has asked, and notices who has gone.
+    /// Lets in processes that have come, answers those that have asked, and notices those that have gone.
     ///
     /// # Errors
     /// Descriptors run out.
@@ -124,7 +124,7 @@ impl<B: Diagnostics> Door<B> {
             if self.readers.len() == READERS_MAX {
                 self.refused += 1;
                 let answer = Answer::Refused(format!("{READERS_MAX} readers are connected"));
-                // Who does not take it sees the end.
+                // A process that does not take it sees the end.
                 let _ = say(&socket, &answer, &[]);
                 continue;
             }
@@ -278,7 +278,7 @@ impl<B: Diagnostics> Door<B> {
         self.from_host = memory;
     }
 
-    /// Who writes the from-host buffer.
+    /// The process that writes the from-host buffer.
     #[must_use]
     pub fn writer(&self) -> Writer {
         self.writer
@@ -318,7 +318,7 @@ impl<B: Diagnostics> Door<B> {
             .count()
     }
 
-    /// Who was turned away.
+    /// How many processes were turned away.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.refused

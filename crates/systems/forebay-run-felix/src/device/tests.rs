@@ -140,7 +140,7 @@ fn a_socket_that_was_left_is_taken_over_and_garbage_is_answered() {
         assert!(matches!(answer, Answer::Refused(_)) && fds.is_empty());
     }
     assert_eq!((door.refused(), door.readers()), (5, 0));
-    // Who says nothing holds nobody up.
+    // A process that says nothing holds no other up.
     let _silent = SeqSocket::connect(&path).unwrap();
     let path = path.clone();
     assert!(serving(&mut door, move || Device::open(&path, 0)).is_ok());

@@ -119,7 +119,7 @@ impl SwrodBooks {
         Ok((books, latency))
     }
 
-    /// For whoever shows them.
+    /// For code that shows them.
     pub(super) fn reader(&self) -> Result<LedgerReader, RunError> {
         self.ledger.reader()
     }

@@ -1,4 +1,4 @@
-//! One card that is written: its ring, who waits for room in it, and what happens when the card goes.
+//! One card that is written: its ring, what waits for room in it, and what happens when the card goes.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -58,7 +58,7 @@ pub(super) struct Card {
     /// Since when it is gone, if it was there.
     gone: Option<Instant>,
     pub(super) summary: ToFlxCardSummary,
-    /// Messages by E-link, for whoever is asked for metrics.
+    /// Messages by E-link, for the thread that is asked for metrics.
     by_elink: Arc<ElinkTable>,
     /// Why the last attempt to open it failed.
     failed: Option<DeviceError>,

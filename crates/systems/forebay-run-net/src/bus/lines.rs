@@ -14,7 +14,7 @@ use crate::hub::Hub;
 /// Longest line: an offer of all tags that it may have.
 pub(super) const LINE_BYTES_MAX: usize = 4 << 20;
 /// A page of offers has so many bytes at the most, or one offer. As many clients as there may be take less memory with one page each than the registry has
-/// for them: of whom no more is kept, pays for nobody else.
+/// for them: a client of which no more is kept pays for no other.
 pub(super) const PAGE_BYTES_MAX: usize = 64 << 10;
 /// Longest answer, a page: a client takes no more of a registry that goes on and on.
 const ANSWER_BYTES_MAX: usize = LINE_BYTES_MAX + (4 << 10);

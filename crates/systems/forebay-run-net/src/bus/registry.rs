@@ -19,12 +19,12 @@ use client::{Client, lost};
 
 /// Most connections at a time.
 pub(super) const CONNECTIONS_MAX: usize = 1024;
-/// Most bytes kept for all clients together beside their offers: what they have said, and what they have not taken. Beyond that the one is let go of whom
-/// most is kept.
+/// Most bytes kept for all clients together beside their offers: what they have said, and what they have not taken. Beyond that the client of which
+/// most is kept is let go.
 const QUEUED_BYTES_MAX: usize = 128 << 20;
 /// An answer that is not taken within this lets its client go, in ns.
 const SLOW_NS: u64 = 5_000_000_000;
-/// How long nobody is taken in after the system refused, as without free descriptors, in ns. Whoever comes waits in its backlog.
+/// How long nobody is taken in after the system refused, as without free descriptors, in ns. A client that comes waits in its backlog.
 const SHUT_NS: u64 = 100_000_000;
 /// Bytes taken of one client or told to it in one turn.
 const TURN_BYTES: usize = 1 << 20;
@@ -178,7 +178,7 @@ impl Registry {
             let added = !full && link.fds().into_iter().flatten().all(|fd| add(fd).is_ok());
             if !added {
                 *self.summary.refused.entry("busy").or_default() += 1;
-                // Who cannot be told at once sees that it is over.
+                // A client that cannot be told at once sees that it is over.
                 let _ = link.send(&[&said(&Answer::Refused(BUSY.to_owned()))]);
                 continue;
             }
@@ -234,7 +234,7 @@ impl Registry {
         self.clients.values().map(Client::queued_bytes).sum()
     }
 
-    /// Who has least of it pays for nobody else: the one goes of whom most is kept, of several the one that has not taken its answer for the longest time.
+    /// The client that has least of it pays for no other: the one of which most is kept goes, of several the one that has not taken its answer for the longest time.
     fn make_room(&mut self) {
         while self.queued_bytes() > self.bounds.queued_bytes {
             let most = self.clients.iter().max_by_key(|(_, client)| {
@@ -352,7 +352,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Offers of the clients behind one, so many as fit. Who comes later is behind all others, so that nobody is passed over.
+    /// Offers of the clients behind one, so many as fit. A client that comes later is behind all others, so that none is passed over.
     fn page(&mut self, after: Bound<u64>) -> Vec<u8> {
         self.summary.answers += 1;
         let mut page = Vec::new();

@@ -236,7 +236,7 @@ impl<R: Role> EndPoint<R> {
                 dial.retire();
             }
             if (!peer_known || refused) && dial.judge(parted) && !is_only {
-                // Who waits for nobody else is told by an error.
+                // A side that waits for no other peer is told by an error.
                 tracing::warn!("no use to try again, until something changes there: {parted}");
             }
             dial.lost(self.now_ns, parted.to_string());
@@ -246,7 +246,7 @@ impl<R: Role> EndPoint<R> {
 }
 
 // What this side connects to: those that it was told at the begin, or those that are on a bus now.
-/// Most addresses of a bus that are followed at a time: as many as an end point may have connections. Whoever is followed stays so.
+/// Most addresses of a bus that are followed at a time: as many as an end point may have connections. One that is followed stays so.
 const FOLLOWED_MAX: usize = 4096;
 
 impl<R: Role> EndPoint<R> {
@@ -304,7 +304,7 @@ impl<R: Role> EndPoint<R> {
         self.summary.not_followed = self.summary.not_followed.max(beyond);
     }
 
-    /// Who has vanished from the bus and is not connected any more leaves nothing behind but what was counted.
+    /// A publisher that has vanished from the bus and is not connected any more leaves nothing behind but what was counted.
     pub(super) fn forget(&mut self) {
         if !self.follows {
             return;

@@ -31,7 +31,7 @@ pub(crate) trait Role {
     fn subscribe(&mut self, _id: u64, _begin: bool, _entries: Vec<Entry>) -> Option<Refusal> {
         Some(Refusal::Role)
     }
-    /// What this side asks for of whom it connects to.
+    /// What this side asks for of the peers that it connects to.
     fn entries(&self) -> &[Entry] {
         &[]
     }

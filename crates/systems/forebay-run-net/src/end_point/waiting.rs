@@ -30,7 +30,7 @@ const LOOKS: u32 = 16;
 const LOOKED_AT_MAX: usize = 4;
 
 impl<R: Role> EndPoint<R> {
-    /// As [`wait`](Self::wait), for users who want bytes of their own.
+    /// As [`wait`](Self::wait), for callers that want bytes of their own.
     pub(crate) fn wait_copied(
         &mut self,
         most: Duration,
@@ -42,7 +42,7 @@ impl<R: Role> EndPoint<R> {
         happened
     }
 
-    /// As [`finish`](Self::finish), for users who want bytes of their own.
+    /// As [`finish`](Self::finish), for callers that want bytes of their own.
     pub(crate) fn finish_copied(
         &mut self,
         limit: Duration,
@@ -111,8 +111,8 @@ impl<R: Role> EndPoint<R> {
         Ok(())
     }
 
-    /// Somebody has no room, as far as it is known: what he has given back may lie unread, and it is read before a policy decides. `is_short` says whether that
-    /// helped. Who gives nothing back costs the others a small part of their time, and less each time.
+    /// A peer has no room, as far as it is known: what it has given back may lie unread, and it is read before a policy decides. `is_short` says whether that
+    /// helped. A peer that gives nothing back costs the others a small part of their time, and less each time.
     #[cold]
     pub(crate) fn look_for_credit(
         &mut self,
@@ -179,7 +179,7 @@ impl<R: Role> EndPoint<R> {
         self.next_tend_ns = 0;
     }
 
-    /// For users who wait in a loop of their own: what to wait for, and how long at most.
+    /// For callers that wait in a loop of their own: what to wait for, and how long at most.
     pub(crate) fn doze(&mut self) -> Doze<'_> {
         self.now_ns = clock::monotonic_ns();
         let most_ns = self

@@ -149,7 +149,7 @@ impl Work<'_> {
         Ok(record)
     }
 
-    /// How the session ended, for whoever finds its books.
+    /// How the session ended, for a reader of its books.
     fn verdict(&self, plan: &ReceivePlan, stopped: bool) -> (Condition, Reason) {
         if self.failed.is_some() {
             let reason = match (self.receiver.phase(), &plan.output) {

@@ -1,4 +1,4 @@
-//! Whoever is told what happens in a session: files and pictures that are made of it elsewhere.
+//! Watchers, which are told what happens in a session: files and pictures that are made of it elsewhere.
 
 use forebay_ledger::Balance;
 use forebay_run::record::Record;

@@ -1,6 +1,6 @@
 //! The writer's queue, as the thread that empties the socket sees it.
 //!
-//! Whoever empties a socket waits for no disk: payloads, lost ranges and closed windows go in blocks to a thread of their own, which writes them. What lies in the queue is
+//! The thread that empties a socket waits for no disk: payloads, lost ranges and closed windows go in blocks to a thread of their own, which writes them. What lies in the queue is
 //! bounded. A packet that finds no room is dropped by name (`queue_full`), and its range goes to the lists as soon as there is room.
 
 mod block;
@@ -290,7 +290,7 @@ impl Writer {
         self.given += 1;
         self.most = self.most.max(self.waiting());
         if let Some(to) = &self.to {
-            // Who is gone took nothing: it stays in the queue for the books.
+            // A writer that is gone took nothing: the block stays in the queue for the books.
             let _ = to.send(block);
         }
     }

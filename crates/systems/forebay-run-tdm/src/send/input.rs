@@ -23,7 +23,7 @@ use messages::Messages;
 const BLOCK_BYTES: usize = 1 << 20;
 /// Blocks that are read ahead.
 const BLOCKS: usize = 16;
-/// Whoever writes little gets it sent after so long.
+/// The bytes of a writer that writes little are sent after so long.
 const FLUSH: Duration = Duration::from_millis(2);
 /// With so many bytes of heaps at hand no more are taken for now.
 const HEAPS_BYTES: usize = 4 << 20;

@@ -43,7 +43,7 @@ pub(super) struct Highest {
     pub(super) rate_hz: f64,
     /// What came of it, run by run.
     pub(super) samples: Vec<Sample>,
-    /// Who ended the search.
+    /// What ended the search.
     pub(super) limit: Limit,
 }
 

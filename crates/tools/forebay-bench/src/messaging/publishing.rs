@@ -150,7 +150,7 @@ pub(super) fn subscribe(plan: &PerfPlan, stop: &Stop) -> Result<PerfResult, NetE
         let mut busy = false;
         let alone = subscribers.len() == 1;
         for (at, subscriber) in subscribers.iter_mut().enumerate() {
-            // Who waits at one of many looks at the others soon.
+            // A thread that waits at one of many looks at the others soon.
             let wait = match (alone, at == next) {
                 (true, _) => WAIT,
                 (false, true) => SHORT_WAIT,

@@ -39,7 +39,7 @@ pub(super) struct Told {
 pub struct Check {
     /// The thing that was counted.
     pub what: String,
-    /// The count of the one who is named first.
+    /// The count of the one that is named first.
     pub one: u64,
     /// That of the other.
     pub other: u64,

@@ -18,7 +18,7 @@ const SLACK: Duration = Duration::from_secs(25);
 /// How long a trial of a backend sends.
 const TRIAL: Duration = Duration::from_millis(20);
 
-/// Who sends what to whom.
+/// Which end point sends what to which.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pattern {
     /// As many messages as go, from one sender to one receiver.
@@ -99,7 +99,7 @@ pub struct Perf {
     pub buffer_count: u32,
     /// Payload of a message, in bytes.
     pub message_bytes: u32,
-    /// Who sends what to whom.
+    /// Which end point sends what to which.
     pub pattern: Pattern,
     /// How long the sender sends.
     pub duration: Duration,
@@ -206,7 +206,7 @@ impl Perf {
         let role = self.pattern.role(side);
         let duration = match role {
             "send" | "pub" => self.duration,
-            // How long it waits for one who sends.
+            // How long it waits for one that sends.
             _ => SLACK,
         };
         command

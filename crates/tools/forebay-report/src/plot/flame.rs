@@ -1,4 +1,4 @@
-//! Flame graphs: who called whom, and how much of the time lay there. Each box is a function, as wide as its share; below it lies its caller.
+//! Flame graphs: which function called which, and how much of the time lay there. Each box is a function, as wide as its share; below it lies its caller.
 
 use std::collections::BTreeMap;
 

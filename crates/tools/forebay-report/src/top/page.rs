@@ -47,7 +47,7 @@ fn alarm(text: impl Into<String>) -> Line<'static> {
     )
 }
 
-/// What stays on top, in `width` cells: which run, how it stands, what it makes, who is silent, whether the books are sound.
+/// What stays on top, in `width` cells: which run, how it stands, what it makes, which sources are silent, whether the books are sound.
 pub(super) fn head(view: &View, wish: &Wish, width: usize) -> Vec<Line<'static>> {
     let paused = if wish.paused { "  PAUSED" } else { "" };
     let state = match view.state {

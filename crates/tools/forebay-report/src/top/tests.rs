@@ -359,7 +359,7 @@ fn the_sources_one_by_one() {
     insta::assert_snapshot!(drawn(&mut screen, &view, 130, 12));
 }
 
-/// On the smallest terminal that people have, who is silent stands above all, and nothing that tells of losses is cut off.
+/// On the smallest terminal that people have, the silent sources stand above all, and nothing that tells of losses is cut off.
 #[test]
 fn no_loss_is_cut_off_in_80_cells_of_24_lines() {
     let world = World::new();

@@ -32,7 +32,7 @@ impl Reading {
         format: Option<BlockFormat>,
     ) -> Result<Self, EmuError> {
         let path = &replay.file;
-        // Opening a pipe would wait for who writes into it.
+        // Opening a pipe would wait for a writer.
         let found = std::fs::metadata(path).map_err(RunError::file("opening", path))?;
         if !found.is_file() {
             let path = path.clone();

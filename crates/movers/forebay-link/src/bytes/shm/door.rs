@@ -31,7 +31,7 @@ const ACCEPTS_MAX: usize = 64;
 pub struct ShmDoor {
     listener: SeqListener,
     claim: Claim,
-    /// The listener and those who have not yet said anything.
+    /// The listener and the visitors that have not yet said anything.
     waits: Poller,
     visitors: VecDeque<Visitor>,
     turned_away: TurnedAway,
@@ -96,7 +96,7 @@ impl ShmDoor {
         self.turned_away.silent += (before - self.visitors.len()) as u64;
     }
 
-    /// Those who came before and were silent.
+    /// Visitors that came before and were silent.
     fn hear_visitors(&mut self) -> Result<Option<Box<ShmLink>>, DoorError> {
         for _ in 0..self.visitors.len() {
             let Some(visitor) = self.visitors.pop_front() else {
@@ -233,7 +233,7 @@ impl Door for ShmDoor {
 }
 
 fn refuse(socket: &SeqSocket, reason: Refusal) {
-    // Who does not hear it sees the end of the connection.
+    // A peer that does not hear it sees the end of the connection.
     let _ = socket.send(&Greeting::Refusal(reason).emit(), &[]);
 }
 

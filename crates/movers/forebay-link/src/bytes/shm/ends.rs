@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::copier::PieceCopier;
 use super::{Room, ring_spec};
 
-/// Descriptors that go to the one who connected: the ring that it reads, then the ring that it writes.
+/// Descriptors that go to the side that connected: the ring that it reads, then the ring that it writes.
 pub(super) const PEER_FDS: usize = 2 * SIDE_FDS;
 
 /// Where this side writes and where it reads, with the bells of both.
@@ -40,7 +40,7 @@ impl Ends {
         Ok((ends, of_peer))
     }
 
-    /// The ends of the one who connected.
+    /// The ends of the side that connected.
     pub(super) fn of_peer(room: Room, mut fds: Vec<OwnedFd>) -> Result<Self, RingError> {
         let out = fds.split_off(SIDE_FDS.min(fds.len()));
         Self::map(room, out, fds)

@@ -270,7 +270,7 @@ impl ShmLink {
         self.look_for_peer()
     }
 
-    /// A piece finds nobody who takes it, but what the peer left is read first.
+    /// A piece finds no peer that takes it, but what the peer left is read first.
     #[cold]
     fn unsent(&self) -> Result<usize, ByteLinkError> {
         if self.ends.as_ref().is_some_and(Ends::has_piece) {
@@ -477,7 +477,7 @@ impl ByteLink for ShmLink {
     }
 }
 
-/// What is not there, or there and dead, is nobody who listens.
+/// What is not there, or there and dead, is no listener.
 fn nobody(source: io::Error) -> io::Error {
     match source.kind() {
         ErrorKind::NotFound => io::Error::new(

@@ -1,4 +1,4 @@
-//! Where listeners and those who connect find each other: a directory of this user's own.
+//! Where listeners and the processes that connect find each other: a directory of this user's own.
 
 use std::env;
 use std::ffi::OsString;
@@ -135,12 +135,12 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         self.remove(&socket_name(&self.name));
-        // While it is still locked: who opens it now finds that it is gone and makes a new one.
+        // While it is still locked: a process that opens it now finds that it is gone and makes a new one.
         self.remove(&format!("{}.lock", self.name));
     }
 }
 
-/// Who we are, and who else is let in.
+/// The user of this process; only peers of the same user are let in.
 pub(super) fn own_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }

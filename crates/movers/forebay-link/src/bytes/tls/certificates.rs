@@ -1,4 +1,4 @@
-//! Who this side is, and whom it believes: certificate, key and authority from PEM files.
+//! The identity of this side, and the authority that it believes: certificate, key and authority from PEM files.
 
 use std::fmt;
 use std::io;

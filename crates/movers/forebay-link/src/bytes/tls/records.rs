@@ -15,7 +15,7 @@ use rustls_pki_types::ServerName;
 use super::certificates::Certificates;
 use super::fault::TlsFault;
 
-/// Room for what a stranger sends before it has proved who it is, at first and at most: rustls wants a whole message of the hand-shake in one piece,
+/// Room for what a stranger sends before it has proved its identity, at first and at most: rustls wants a whole message of the hand-shake in one piece,
 /// and none may have more than 64 KiB.
 const STRANGER_BYTES: usize = 4 << 10;
 const STRANGER_BYTES_MAX: usize = 96 << 10;
@@ -139,7 +139,7 @@ pub(super) struct Records {
     plain: Queue,
     /// Parts are put together here.
     gathered: Vec<u8>,
-    /// Both sides have proved who they are, and know it.
+    /// Both sides have proved their identity, and know it.
     known: bool,
     looked: bool,
     /// It is over.
@@ -180,7 +180,7 @@ impl Records {
         }
     }
 
-    /// Both sides have proved who they are.
+    /// Both sides have proved their identity.
     pub(super) fn is_known(&self) -> bool {
         self.known
     }

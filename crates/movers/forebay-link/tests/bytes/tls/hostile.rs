@@ -1,4 +1,4 @@
-//! Who says anything at a TLS door, or is cut off: the door stays open, and the link ends with an error that is one of ours.
+//! A peer that says anything at a TLS door, or is cut off: the door stays open, and the link ends with an error that is one of ours.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -210,7 +210,7 @@ fn a_stranger_that_says_little_in_many_records_is_let_go_before_the_message_is_w
 
 #[test]
 fn an_end_that_was_not_said_is_a_loss() {
-    // Whoever is on the way can end the connection; he cannot say the end.
+    // An attacker on the way can end the connection, but cannot say the end.
     let mut door = listen(&free_port_of(HOST), Room::default()).unwrap();
     let mut near = crate::world::connect(&door.address().unwrap(), Room::default()).unwrap();
     let mut far = meet(&mut *door, &mut *near);
@@ -266,7 +266,7 @@ proptest! {
         let error = over.unwrap_or_else(|| ends_at_last(&mut *link));
         let ours = matches!(error, ByteLinkError::Tls { .. } | ByteLinkError::Lost { .. });
         prop_assert!(ours, "{}", error);
-        // Who is good is still let in.
+        // A good peer is still let in.
         let mut near = crate::world::connect(&door.address().unwrap(), Room::default()).unwrap();
         meet(&mut *door, &mut *near);
     }

@@ -83,7 +83,7 @@ fn a_certificate_for_another_host_is_refused() {
         told(&near, &["is not for this address", "subjectAltName"]);
         told(&far, &["does not accept this side's certificate"]);
     }
-    // What the one who connects is called does not matter.
+    // What the side that connects is called does not matter.
     let near = authority.issue(&["elsewhere.example.org"]).load().unwrap();
     let far = authority.issue(&["127.0.0.3"]).load().unwrap();
     let [near, _] = quarrel(&here(), with(&near), with(&far));

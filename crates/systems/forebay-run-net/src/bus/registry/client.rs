@@ -65,7 +65,7 @@ impl Client {
         let Some(end) = end else {
             self.inbox.drain(..self.answered);
             if self.inbox.is_empty() {
-                // Who is idle takes nothing.
+                // An idle client takes no memory.
                 self.inbox = Vec::new();
             }
             (self.answered, self.looked) = (0, self.inbox.len());

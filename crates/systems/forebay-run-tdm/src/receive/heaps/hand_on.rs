@@ -1,4 +1,4 @@
-//! Whole heaps as messages to somebody else: a thread of its own sends them, so that whoever takes little holds no window up.
+//! Whole heaps as messages to another process: a thread of its own sends them, so that a receiver that takes little holds no window up.
 
 use std::sync::mpsc::{
     Receiver as Heaps, RecvTimeoutError, Sender as Tell, SyncSender, channel, sync_channel,
@@ -52,7 +52,7 @@ impl HandOn {
         })?;
         let settings = Settings {
             messages: Config {
-                // Whoever takes them says what it has room for.
+                // The receiver that takes them says what it has room for.
                 buffer_bytes: HEAP_BYTES_MAX - HEAD_BYTES_MAX as u32,
                 ..Config::default()
             },

@@ -31,7 +31,7 @@ fn a_file_has_each_byte_at_its_place_whatever_order_they_came_in() {
     for (_, written) in streams.flush() {
         all.add(&written);
     }
-    // Whoever kills the receiver now finds it there.
+    // If the receiver is killed now, the range is found there.
     let listed = std::fs::read_to_string(&list).unwrap();
     assert_eq!(listed, "offset_bytes,length_bytes,why\n9,3,lost\n");
     for (_, written) in streams.finish(&[]) {

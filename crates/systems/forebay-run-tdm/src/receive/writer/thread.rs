@@ -109,7 +109,7 @@ impl Taker {
         shared
             .is_behind
             .store(self.streams.is_behind(), Ordering::Release);
-        // The books first: whoever sees the block gone finds it there.
+        // The books first: a thread that sees the block gone finds it there.
         shared.unless_given_up(|| {
             books.commit();
             shared.taken.fetch_add(1, Ordering::AcqRel);

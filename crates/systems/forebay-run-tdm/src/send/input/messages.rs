@@ -1,4 +1,4 @@
-//! Messages as input: a thread of its own receives them, so that a window never waits for whoever sends them.
+//! Messages as input: a thread of its own receives them, so that a window never waits for the process that sends them.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -19,7 +19,7 @@ use crate::TdmError;
 
 /// Blocks that are read ahead.
 const BLOCKS: usize = 2;
-/// With so much gathered, in bytes, nothing more is taken from whoever sends it.
+/// With so much gathered, in bytes, nothing more is taken from the process that sends it.
 const GATHERED_BYTES: usize = 4 << 20;
 /// Nothing is waited for longer than this at once: an order to end costs as much.
 const WAIT: Duration = Duration::from_millis(20);
@@ -139,12 +139,12 @@ impl<B: Gather> Carrier<B> {
                 break;
             }
             if let Err(error) = self.turn() {
-                // Whoever took blocks has gone, or is told with the next one that it takes.
+                // The thread that took blocks has gone, or is told with the next one that it takes.
                 let _ = give.try_send(Err(io::Error::other(error.to_string())));
                 break;
             }
         }
-        // Who waits for more sees that there is none.
+        // A thread that waits for more sees that there is none.
         drop(give);
         self.arrived.signal();
         let (messages, bytes) = (self.messages, self.bytes);

@@ -6,7 +6,7 @@ use super::{Bench, GOODPUT, Goal, KIB, Line, Pattern, Peer, RATE, RTT, Turn, our
 
 const SHM_HZ: f64 = 20e6;
 const SHM_RTT_US: f64 = 1.0;
-/// Times what memory gives to who copies, for messages that stay where they are.
+/// Times what memory gives to a program that copies, for messages that stay where they are.
 const OF_MEMCPY: f64 = 5.0;
 
 impl Bench<'_> {

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::span::{Span, SpanClient};
 
-/// Who has so much of what was asked has what was asked; the rest was on its way.
+/// A side that has so much of what was asked has what was asked; the rest was on its way.
 const ENOUGH: f64 = 0.99;
 /// A round trip that is so much longer is a longer one.
 const LONGER: u64 = 2;

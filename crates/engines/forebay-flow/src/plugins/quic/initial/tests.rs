@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Whom the first packet of the examples of RFC 9001 and RFC 9369, appendix A, is for.
+/// Destination connection ID of the first packet in the examples of RFC 9001 and RFC 9369, appendix A.
 const ID: &[u8] = &[0x83, 0x94, 0xc8, 0xf0, 0x3e, 0x51, 0x57, 0x08];
 
 /// The frames of both examples: a message of 241 bytes, and padding.
