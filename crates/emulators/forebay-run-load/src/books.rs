@@ -9,7 +9,7 @@ use forebay_ledger::{
 use forebay_load::{Amount, AnswerDrop, Counts, FlightDrop, SendDrop, target_name};
 use forebay_run::error::RunError;
 use forebay_run::record::{Envelope, Record};
-use forebay_run::run_dir::{KeptLedger, RunEnd};
+use forebay_run::run_dir::{KeptLedger, OneGroup, RunEnd};
 use serde::Serialize;
 
 use crate::Transport;
@@ -274,9 +274,7 @@ fn declare_echo(run_id: &str, has_raw: bool) -> Result<DeclaredEcho, RunError> {
 
 /// The books of an echo.
 pub(crate) struct EchoBooks {
-    ledger: KeptLedger,
-    writer: GroupWriter,
-    book: Book,
+    group: OneGroup,
     accounts: [Account<EchoDrop>; 2],
     raw: Option<(Account<EchoDrop>, Account<RingDrop>)>,
 }
@@ -295,12 +293,8 @@ impl EchoBooks {
             accounts,
             raw,
         } = declare_echo(&run_id, has_raw)?;
-        let ledger = KeptLedger::open(&schema, &run_id, out, 0, tell)?;
-        let writer = GroupWriter::attach(&schema, ledger.words(), group)?;
         Ok(Self {
-            book: writer.restore(),
-            writer,
-            ledger,
+            group: OneGroup::open(&schema, group, &run_id, out, tell)?,
             accounts,
             raw,
         })
@@ -310,23 +304,22 @@ impl EchoBooks {
     pub(crate) fn show(&mut self, counts: [EchoCounts; 2], raw: Option<(EchoCounts, RingCounts)>) {
         let mut all: Vec<_> = self.accounts.iter().zip(counts).collect();
         if let Some(((account, ring), (counts, ring_counts))) = self.raw.as_ref().zip(raw) {
-            set_ring(&mut self.book, ring, ring_counts);
+            set_ring(&mut self.group.book, ring, ring_counts);
             all.push((account, counts));
         }
         for (account, counts) in all {
             let terms = [counts.came, counts.returned, counts.held];
-            set(&mut self.book, account, terms, counts.dropped.iter());
+            set(&mut self.group.book, account, terms, counts.dropped.iter());
         }
-        self.writer.commit(&self.book);
-        self.ledger.heartbeat();
+        self.group.show();
     }
 
     pub(crate) fn close<S: Serialize>(
-        mut self,
+        self,
         end: RunEnd,
         summary: S,
     ) -> Result<Record<S>, RunError> {
-        self.ledger.conclude(end, |_| summary)
+        self.group.conclude(end, summary)
     }
 }
 
@@ -466,7 +459,7 @@ mod tests {
             ..EchoCounts::default()
         };
         books.show([EchoCounts::default(), counts], Some((frames, RING)));
-        let shown = books.ledger.reader().unwrap().snapshot().unwrap();
+        let shown = books.group.reader().unwrap().snapshot().unwrap();
         let [udp, tcp] = &books.accounts;
         assert_eq!(shown.tally(udp.incoming), (0, 0));
         let terms = [tcp.incoming, tcp.outgoing, tcp.held];

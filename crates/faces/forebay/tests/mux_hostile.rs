@@ -8,13 +8,10 @@
 mod rig;
 
 use std::fs::{self, Permissions};
-use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use forebay_testing::wire::{carries, is_inside, lay, sh};
 use rig::{Run, forebay, number, signal, start, wait_for};
@@ -94,13 +91,11 @@ fn end(run: Run) -> Value {
     run.end().json_of(0)
 }
 
-/// Sends datagrams to the client that keeps them, until it is over.
-fn feed(is_over: &AtomicBool) {
-    let socket = UdpSocket::bind("10.0.0.9:0").unwrap();
-    while !is_over.load(Ordering::Relaxed) {
-        socket.send_to(b"to be kept", "10.0.0.2:9500").unwrap();
-        std::thread::sleep(Duration::from_micros(500));
-    }
+/// Load for a client, until it is ended.
+fn load(target: &str, more: &[&str]) -> Run {
+    let mut command = forebay();
+    command.args(["load", target, "--format", "json"]);
+    start(command.args(more))
 }
 
 /// What the daemon counts of the client that does harm is what that one counts.
@@ -160,23 +155,25 @@ fn one_that_does_what_harm_it_can_costs_others_nothing_and_each_lie_is_counted()
     wait_for("the place", || {
         good.said().contains("good is 02:00").then_some(())
     });
-    let is_over = AtomicBool::new(false);
-    let hostile = std::thread::scope(|scope| {
-        scope.spawn(|| feed(&is_over));
-        let connections = CONNECTIONS.to_string();
-        let bad = world.client(&["hostile", "--connections", &connections], "bad");
-        let mut command = forebay();
-        command.args(["load", "10.0.0.1:9500", "--rate", "500pps"]);
-        command.args(["--duration", "2s", "--timeout", "20s", "--format", "json"]);
-        let asked = start(&mut command).end().json_of(0);
-        let target = &asked["targets"][0];
-        let hostile = bad.end().json_of(0);
-        is_over.store(true, Ordering::Relaxed);
-        let [sent, answered] = ["packets_sent", "packets_answered"].map(|key| number(target, key));
-        assert_eq!(sent, answered, "{target}");
-        assert!(sent >= 900, "{target}");
-        hostile
-    });
+    // It answers nothing of what it is sent, and keeps it.
+    let feed = load(
+        "10.0.0.2:9500",
+        &["--rate", "2000pps", "--duration", "1m", "--timeout", "1ms"],
+    );
+    let connections = CONNECTIONS.to_string();
+    let bad = world.client(&["hostile", "--connections", &connections], "bad");
+    let asked = load(
+        "10.0.0.1:9500",
+        &["--rate", "500pps", "--duration", "2s", "--timeout", "20s"],
+    );
+    let asked = asked.end().json_of(0);
+    let hostile = bad.end().json_of(0);
+    assert!(signal("INT", feed.pid()));
+    feed.end();
+    let target = &asked["targets"][0];
+    let [sent, answered] = ["packets_sent", "packets_answered"].map(|key| number(target, key));
+    assert_eq!(sent, answered, "{target}");
+    assert!(sent >= 900, "{target}");
     let echo = end(good);
     rig::assert_closed(&echo, &world.path("good"));
     let World { folder, daemon, .. } = world;

@@ -121,6 +121,15 @@ pub(crate) struct SetParts {
     pub(crate) waiter: Waiter,
 }
 
+/// The descriptors of one side, each by its place.
+pub(crate) fn of_side(fds: Vec<OwnedFd>) -> Result<[OwnedFd; SIDE_FDS], RingError> {
+    fds.try_into()
+        .map_err(|fds: Vec<_>| RingError::Descriptors {
+            expected: SIDE_FDS,
+            found: fds.len(),
+        })
+}
+
 /// Checks and maps everything that one side was handed.
 pub(crate) fn map_side(
     spec: &RingSetSpec,
@@ -128,13 +137,7 @@ pub(crate) fn map_side(
     side: Side,
 ) -> Result<SetParts, RingError> {
     spec.validate()?;
-    let fds: [OwnedFd; SIDE_FDS] =
-        fds.try_into()
-            .map_err(|fds: Vec<_>| RingError::Descriptors {
-                expected: SIDE_FDS,
-                found: fds.len(),
-            })?;
-    let [data, producer_index, consumer_index, data_ready, space_free] = fds;
+    let [data, producer_index, consumer_index, data_ready, space_free] = of_side(fds)?;
     memory::verify(DATA, data.as_fd(), spec.data_bytes())?;
     let (own_access, peer_access) = (Access::ReadWrite, Access::Read);
     let (producer_access, consumer_access) = match side {

@@ -15,6 +15,7 @@ mod forgotten;
 mod home;
 mod kept;
 mod older;
+mod one_group;
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
@@ -34,6 +35,7 @@ use crate::record::Record;
 pub use forgotten::{Cleaned, clean_memory};
 pub use kept::{KeptLedger, RunEnd};
 use older::Older;
+pub use one_group::OneGroup;
 
 const LEDGER: &str = "ledger";
 const RECORD: &str = "run.json";

@@ -2,11 +2,9 @@
 
 use std::path::Path;
 
-use forebay_ledger::{
-    Account, Book, DropReason, GroupId, GroupWriter, Schema, SchemaBuilder, Tally, Unit,
-};
+use forebay_ledger::{Account, Book, DropReason, GroupId, Schema, SchemaBuilder, Tally, Unit};
 use forebay_run::error::RunError;
-use forebay_run::run_dir::{KeptLedger, RunEnd};
+use forebay_run::run_dir::{OneGroup, RunEnd};
 
 use crate::counts::{Amount, SendCounts, SendDrop, TcpCounts, TcpDrop, WorkCounts, WorkDrop};
 use crate::summary::{MuxClientRecord, MuxClientSummary};
@@ -48,9 +46,7 @@ fn set<R: DropReason>(
 
 /// The ledger, and its only writer.
 pub(crate) struct Books {
-    ledger: KeptLedger,
-    writer: GroupWriter,
-    book: Book,
+    group: OneGroup,
     words: Words,
 }
 
@@ -63,36 +59,29 @@ impl Books {
     ) -> Result<Self, RunError> {
         let run_id = format!("mux-client-{}", std::process::id());
         let (schema, group, words) = declare(&run_id, workload)?;
-        let ledger = KeptLedger::open(&schema, &run_id, out, 0, tell)?;
-        let writer = GroupWriter::attach(&schema, ledger.words(), group)?;
-        Ok(Self {
-            book: writer.restore(),
-            writer,
-            ledger,
-            words,
-        })
+        let group = OneGroup::open(&schema, group, &run_id, out, tell)?;
+        Ok(Self { group, words })
     }
 
     /// Shows what there is now, with a sign of life.
     pub(crate) fn show(&mut self, work: &WorkCounts, send: &SendCounts, tcp: &TcpCounts) {
-        let (book, words) = (&mut self.book, &self.words);
+        let (book, words) = (&mut self.group.book, &self.words);
         let terms = [work.came, work.answered, Amount::default()];
         set(book, &words.work, terms, work.dropped.iter());
         let terms = [send.due, send.sent, send.held];
         set(book, &words.send, terms, send.dropped.iter());
         let terms = [tcp.came, tcp.returned, Amount::default()];
         set(book, &words.tcp, terms, tcp.dropped.iter());
-        self.writer.commit(book);
-        self.ledger.heartbeat();
+        self.group.show();
     }
 
     /// Closes them, and leaves ledger and record in the run's directory, if there is one.
     pub(crate) fn close(
-        mut self,
+        self,
         end: RunEnd,
         summary: MuxClientSummary,
     ) -> Result<MuxClientRecord, RunError> {
-        self.ledger.conclude(end, |_| summary)
+        self.group.conclude(end, summary)
     }
 }
 
@@ -141,7 +130,7 @@ mod tests {
         tcp.dropped.iter_mut().for_each(|(_, to)| *to = next());
         let mut books = Books::open("echo", None, &mut |_| {}).unwrap();
         books.show(&work, &send, &tcp);
-        let shown = books.ledger.reader().unwrap().snapshot().unwrap();
+        let shown = books.group.reader().unwrap().snapshot().unwrap();
         let Words { work, send, tcp } = &books.words;
         let terms = [
             work.incoming,

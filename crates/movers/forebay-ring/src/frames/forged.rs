@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use super::{DESCRIPTOR_WORDS, Descriptor, FREED_SLOT, FramePoolSpec, SENT_SLOT, WORDS};
 use crate::error::RingError;
 use crate::memory;
-use crate::set::SIDE_FDS;
+use crate::set::of_side;
 
 const WORD_BYTES: u64 = size_of::<u64>() as u64;
 
@@ -32,13 +32,7 @@ impl ForgedEnd {
     /// There are more or fewer of them.
     pub fn new(spec: &FramePoolSpec, fds: Vec<OwnedFd>) -> Result<(Self, [OwnedFd; 2]), RingError> {
         spec.validate()?;
-        let fds: [OwnedFd; SIDE_FDS] =
-            fds.try_into()
-                .map_err(|fds: Vec<_>| RingError::Descriptors {
-                    expected: SIDE_FDS,
-                    found: fds.len(),
-                })?;
-        let [frames, own, peer, rings_on, sleeps_on] = fds;
+        let [frames, own, peer, rings_on, sleeps_on] = of_side(fds)?;
         memory::verify(super::FRAMES, frames.as_fd(), spec.data_bytes())?;
         let end = Self {
             entries: spec.entries(),

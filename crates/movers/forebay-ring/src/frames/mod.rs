@@ -18,7 +18,7 @@ use crate::bell::{Notifier, Waiter};
 use crate::error::{RingError, SpecFault};
 use crate::index::Slot;
 use crate::memory::{self, Access, Mapping, PAGE_BYTES, Shared, Words};
-use crate::set::{EVENT, SIDE_FDS, eventfd, flag, outside};
+use crate::set::{EVENT, eventfd, flag, of_side, outside};
 
 pub use bare::{BareReceiver, BareSender};
 pub use forged::ForgedEnd;
@@ -230,13 +230,7 @@ fn map_side(
     own: &'static str,
 ) -> Result<Side, RingError> {
     spec.validate()?;
-    let fds: [OwnedFd; SIDE_FDS] =
-        fds.try_into()
-            .map_err(|fds: Vec<_>| RingError::Descriptors {
-                expected: SIDE_FDS,
-                found: fds.len(),
-            })?;
-    let [frames, own_page, peer_page, rings_on, sleeps_on] = fds;
+    let [frames, own_page, peer_page, rings_on, sleeps_on] = of_side(fds)?;
     let peer = if own == SENDER_PAGE {
         RECEIVER_PAGE
     } else {

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use forebay_ledger::{Account, Book, GroupId, GroupWriter, Schema, SchemaBuilder, Unit, reasons};
+use forebay_ledger::{Account, Book, GroupId, Schema, SchemaBuilder, Unit, reasons};
 use forebay_run::error::RunError;
-use forebay_run::run_dir::{KeptLedger, RunEnd};
+use forebay_run::run_dir::{OneGroup, RunEnd};
 
 use super::{HostileRecord, HostileSummary};
 
@@ -51,9 +51,7 @@ fn declare(run_id: &str) -> Result<(Schema, GroupId, Words), RunError> {
 
 /// The ledger, and its only writer.
 pub(super) struct Books {
-    ledger: KeptLedger,
-    writer: GroupWriter,
-    book: Book,
+    group: OneGroup,
     words: Words,
     all: Counts,
 }
@@ -77,12 +75,8 @@ impl Books {
     pub(super) fn open(out: Option<&Path>, tell: &mut dyn FnMut(&str)) -> Result<Self, RunError> {
         let run_id = format!("mux-hostile-{}", std::process::id());
         let (schema, group, words) = declare(&run_id)?;
-        let ledger = KeptLedger::open(&schema, &run_id, out, 0, tell)?;
-        let writer = GroupWriter::attach(&schema, ledger.words(), group)?;
         Ok(Self {
-            book: writer.restore(),
-            writer,
-            ledger,
+            group: OneGroup::open(&schema, group, &run_id, out, tell)?,
             words,
             all: Counts::default(),
         })
@@ -92,18 +86,18 @@ impl Books {
     pub(super) fn show(&mut self, over: &Counts) {
         self.all.sent.add(over.sent);
         self.all.freed.add(over.freed);
-        set(&mut self.book, &self.words.sent, self.all.sent);
-        set(&mut self.book, &self.words.freed, self.all.freed);
-        self.writer.commit(&self.book);
-        self.ledger.heartbeat();
+        let book = &mut self.group.book;
+        set(book, &self.words.sent, self.all.sent);
+        set(book, &self.words.freed, self.all.freed);
+        self.group.show();
     }
 
     pub(super) fn close(
-        mut self,
+        self,
         end: RunEnd,
         summary: HostileSummary,
     ) -> Result<HostileRecord, RunError> {
-        self.ledger.conclude(end, |_| summary)
+        self.group.conclude(end, summary)
     }
 }
 
@@ -127,7 +121,7 @@ mod tests {
                 freed: numbers(40, 30, 20),
             });
         }
-        let shown = books.ledger.reader().unwrap().snapshot().unwrap();
+        let shown = books.group.reader().unwrap().snapshot().unwrap();
         let Words { sent, freed } = &books.words;
         let of = |account: &Account<HostileDrop>| {
             let lost = account.lost(HostileDrop::ConnectionOver);
