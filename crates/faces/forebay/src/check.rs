@@ -10,7 +10,7 @@ use forebay_host::doctor::{Check, Facts, Standing, examine};
 use forebay_run::chain;
 use forebay_run_evb::config::needs::Memory;
 use forebay_run_evb::config::{self, Chain};
-use forebay_run_evb::plan::{Plan, SinkKind};
+use forebay_run_evb::plan::{Plan, SinkKind, SinkPlan};
 use serde::Serialize;
 
 use crate::chain_needs::ChainNeeds;
@@ -117,7 +117,17 @@ pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode> {
         Ok(chain) => chain,
         Err(error) => return refuse(&error, args.format),
     };
-    let report = Report::of(file.display().to_string(), &chain)?;
+    let mut report = Report::of(file.display().to_string(), &chain)?;
+    for sink in &chain.plan.sinks {
+        match not_as_asked(sink) {
+            Some((text, true)) => bail!("{}: sink {}: {text}", file.display(), sink.name),
+            Some((text, false)) => report.warnings.push(format!(
+                "sink {}: {text}; its directory is not there yet, and the one above it was looked at",
+                sink.name
+            )),
+            None => {}
+        }
+    }
     match args.format {
         Format::Json => print_line(serde_json::to_string(&report)?),
         Format::Text => report.print(),
@@ -294,9 +304,11 @@ impl Report {
                 0 => String::new(),
                 size => format!(", queue {}", bytes(size as f64)),
             };
-            let io = sink.file_io.as_ref().map_or_else(String::new, |it| {
-                format!(", io = {:?}: {}", it.io, it.because)
-            });
+            let io = match &sink.file_io {
+                Some(it) => format!(", io = {:?}: {}", it.io, it.because),
+                None if sink.kind == "file" => ", io: the first file tells".to_owned(),
+                None => String::new(),
+            };
             print_line(format_args!(
                 "  sink {}: {}{queue}{io}",
                 sink.name, sink.target
@@ -310,8 +322,17 @@ impl Report {
     }
 }
 
+/// Why files cannot be written as it is asked for, and whether that is said of their own directory.
+fn not_as_asked(sink: &SinkPlan) -> Option<(String, bool)> {
+    let SinkKind::File(file) = &sink.kind else {
+        return None;
+    };
+    let error = file.look(sink.queue_bytes).err()?;
+    Some((error.to_string(), file.directory.is_dir()))
+}
+
 impl SinkReport {
-    fn of(sink: &forebay_run_evb::plan::SinkPlan) -> Self {
+    fn of(sink: &SinkPlan) -> Self {
         let (kind, target, queue_bytes) = match &sink.kind {
             SinkKind::Null => ("null", "counted and forgotten".to_owned(), 0),
             SinkKind::File(file) => (

@@ -197,7 +197,7 @@ impl BuildArgs {
                 && !plan.sinks.iter().any(writes_files)
             {
                 bail!(
-                    "--{flag} has no meaning here: no sink of this run writes files here; take it out, or add --sink file"
+                    "--{flag} has no meaning: no sink of this run writes files here; take it out, or add --sink file"
                 );
             }
         }

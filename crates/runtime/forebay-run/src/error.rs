@@ -79,10 +79,12 @@ pub enum RunError {
         source: std::io::Error,
     },
     /// A stage ended by itself before it was ready.
-    #[error("the {stage} did not begin, for the reason that it has told")]
+    #[error("the {stage} did not begin ({how}); what it said stands above")]
     NotBegun {
         /// Name of the stage.
         stage: &'static str,
+        /// Exit status.
+        how: String,
     },
     /// A stage died more often than it may.
     #[error("the {stage} died {times} times; the last time: {how}")]

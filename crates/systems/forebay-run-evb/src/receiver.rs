@@ -180,9 +180,12 @@ impl<'a> Receiver<'a> {
         let mut gather = Gather::new(budget, few, buffers.min().unwrap_or(0));
         let said = self.plan.receiver.latency_budget_us;
         if let Some(most) = said.and(budget).and_then(|budget| gather.shortened(budget)) {
+            let left = match most.as_micros() {
+                0 => "has no effect (gather_us decides)".to_owned(),
+                us => format!("is {us} µs"),
+            };
             tracing::warn!(
-                "latency_budget_us is {} µs in this run: the smallest buffer of a socket leaves no more time; set socket_buffer_bytes in [receiver] higher",
-                most.as_micros()
+                "latency_budget_us {left} in this run: the smallest buffer that the kernel granted a socket leaves no more time; set socket_buffer_bytes in [receiver] higher, and net.core.rmem_max where it cuts that"
             );
         }
         let mut ready = Vec::with_capacity(256);

@@ -1,4 +1,4 @@
-//! A client that means harm: it lies in every way that its memory lets it, keeps what it is given, rings without end, and comes again when it was disconnected. Beside clients that
+//! A client that means harm: it lies about packets, buffers and positions of its rings, keeps what it is given, rings without end, and comes again when it was disconnected. Beside clients that
 //! behave it shows what that costs them, which is to be nothing, and that the multiplexer's account has each lie under its name.
 //!
 //! It maps nothing of what it is handed, and counts itself what it tells. The multiplexer's record has the same numbers in `lies` and `parted`, counted there.
@@ -22,14 +22,16 @@ use forebay_sys::clock::monotonic_ns;
 use forebay_sys::wait;
 use serde::Serialize;
 
-use self::books::Books;
-use self::lies::{ENDS, End, LIES, Lie};
+use self::books::{Books, Counts};
+use self::lies::{ENDS, End, LEAVES, LIES, Lie};
 use self::place::{Hostile, Told};
 use crate::error::MuxClientError;
 
 /// Longest wait for the multiplexer's answer, and for it to take what it was told.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// A place that is still taken is asked for again after so long, in ns.
+/// A place that is taken, or for which there is no memory, is asked for again for so long.
+const PLACE_WAIT: Duration = Duration::from_secs(30);
+/// And after so long each time, in ns.
 const AGAIN_NS: u64 = 20_000_000;
 /// Rings of each bell in one connection.
 const RINGS: u32 = 1_000;
@@ -62,6 +64,8 @@ pub struct HostileSummary {
     pub lies: BTreeMap<&'static str, u64>,
     /// How it ended its connections: positions of rings that cannot be, lies without end, and leaving with all that it held.
     pub ends: BTreeMap<&'static str, u64>,
+    /// Times that its place was still taken, or had no memory, and was asked for again.
+    pub asked_again: u64,
     /// Last words of the multiplexer, by reason.
     pub refusals: BTreeMap<&'static str, u64>,
     /// Frames that it was given.
@@ -144,13 +148,21 @@ impl Work<'_> {
     }
 
     /// Takes its place again; none: it was told to end first.
-    fn come_again(&self, host: &Host) -> Result<Option<Handed>, MuxClientError> {
+    fn come_again(&mut self, host: &Host) -> Result<Option<Handed>, MuxClientError> {
+        let until_ns = monotonic_ns() + PLACE_WAIT.as_nanos() as u64;
         while !host.stop.is_asked() {
             match self.plan.ask() {
                 Ok(handed) => return Ok(Some(handed)),
-                Err(ClientError::Refused(no)) if matches!(no.reason, No::Taken | No::Resource) => {}
+                Err(ClientError::Refused(no))
+                    if matches!(no.reason, No::Taken | No::Resource)
+                        && monotonic_ns() < until_ns =>
+                {
+                    self.summary.asked_again += 1;
+                }
                 Err(source) => return Err(self.plan.refused(source)),
             }
+            // A sign of life.
+            self.books.show(&Counts::default());
             wait::sleep_until_or([host.stop.as_fd()], monotonic_ns() + AGAIN_NS, 0)?;
         }
         Ok(None)
@@ -159,7 +171,11 @@ impl Work<'_> {
     /// Does all of the harm that leaves the connection open, and then some that ends it.
     fn connection(&mut self, handed: Handed, end: End, host: &Host) -> Result<(), MuxClientError> {
         let mut hostile = Hostile::open(handed).map_err(|source| self.plan.refused(source))?;
-        let done = self.harm(&mut hostile, end, host);
+        let mut done = self.harm(&mut hostile, end, host);
+        if done.is_ok() && !hostile.is_over() {
+            done = hostile.leave(PATIENCE).map_err(Into::into);
+            *self.summary.ends.entry(LEAVES).or_default() += 1;
+        }
         self.summary.frames_given += hostile.frames_given()?;
         self.summary.frames_returned += hostile.frames_returned();
         self.summary.rings += hostile.rings();
@@ -190,25 +206,25 @@ impl Work<'_> {
         Ok(matches!(told, Told::Over { .. }))
     }
 
+    /// Ends the connection, unless it is to be left with all that it holds, or the multiplexer hears no end of one lie.
     fn end(&mut self, hostile: &mut Hostile, end: End, host: &Host) -> Result<(), MuxClientError> {
         match end {
-            End::Leaves => hostile.leave(PATIENCE)?,
+            End::Leaves => return Ok(()),
             End::Insists(lie) => {
+                let mut is_over = false;
                 for _ in 0..INSISTS_MAX {
-                    if host.stop.is_asked() {
-                        return Ok(());
-                    }
-                    if self.tell(hostile, lie)? {
-                        self.last_word(hostile)?;
+                    if is_over || host.stop.is_asked() {
                         break;
                     }
+                    is_over = self.tell(hostile, lie)?;
+                }
+                if !is_over {
+                    return Ok(());
                 }
             }
-            End::Position(position) => {
-                hostile.say_position(position)?;
-                self.last_word(hostile)?;
-            }
+            End::Position(position) => hostile.say_position(position)?,
         }
+        self.last_word(hostile)?;
         *self.summary.ends.entry(end.name()).or_default() += 1;
         Ok(())
     }

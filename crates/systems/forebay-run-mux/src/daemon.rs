@@ -465,8 +465,10 @@ impl System for MuxPlan {
         let mut books = Books::open(out, &plan, &card, &mut |line| host.warn(line))?;
         if plan.settings.confine {
             daemon.confined = Some(confine(&plan.settings, host)?);
-            let counts = daemon.driver.receive.counts();
-            counts.map_err(MuxError::ConfinedCounts)?;
+            if plan.settings.driver == DriverChoice::Xdp {
+                let counts = daemon.driver.receive.counts();
+                counts.map_err(MuxError::ConfinedCounts)?;
+            }
         }
         host.say(format_args!(
             "the multiplexer of {card} takes clients in at {}",

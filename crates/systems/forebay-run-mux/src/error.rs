@@ -20,7 +20,7 @@ pub enum MuxError {
     Driver(#[from] DriverError),
     /// A confined process may not read what the card has counted.
     #[error(
-        "the card's counts cannot be read without rights: {0}; with the driver xdp this needs Linux 5.19; set confine = false, or take another driver"
+        "the counts of the driver xdp cannot be read without rights: {0}; that needs Linux 5.19, or kernel.unprivileged_bpf_disabled = 0; set confine = false, or take another driver"
     )]
     ConfinedCounts(#[source] DriverError),
     /// A setting is outside its range.

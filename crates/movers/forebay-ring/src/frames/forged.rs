@@ -29,11 +29,14 @@ impl ForgedEnd {
     /// side rings, and the one that wakes it.
     ///
     /// # Errors
-    /// There are more or fewer of them.
+    /// There are more or fewer of them, or a file is not one of such a pool.
     pub fn new(spec: &FramePoolSpec, fds: Vec<OwnedFd>) -> Result<(Self, [OwnedFd; 2]), RingError> {
         spec.validate()?;
         let [frames, own, peer, rings_on, sleeps_on] = of_side(fds)?;
         memory::verify(super::FRAMES, frames.as_fd(), spec.data_bytes())?;
+        for (what, page) in [("own page", &own), ("peer's page", &peer)] {
+            memory::verify(what, page.as_fd(), spec.page_bytes())?;
+        }
         let end = Self {
             entries: spec.entries(),
             frame_bytes: spec.frame_bytes,

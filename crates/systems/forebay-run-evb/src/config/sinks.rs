@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use forebay_config::Block;
 use forebay_settings::{choices, settings};
-use forebay_sink::SinkError;
 
 use crate::plan::stages::QUEUE_BYTES_MAX;
 use crate::plan::{Backpressure, FilePlan, Io, SinkKind, SinkPlan, TcpPlan};
@@ -177,17 +176,6 @@ fn one(
     }
     sink.queue_bytes = said.queue_bytes;
     sink.backpressure = backpressure(said, block, sink.backpressure);
-    if let SinkKind::File(file) = &sink.kind
-        && let Err(SinkError::NotDirect { directory }) = file.look(sink.queue_bytes)
-    {
-        let directory = directory.display();
-        block.complain(
-            "io",
-            &format!("the file system of {directory} does not write past the page cache"),
-            "io = \"buffered\"",
-            "write that, take the key out, or name a directory on a disk",
-        );
-    }
     sink
 }
 

@@ -129,8 +129,11 @@ impl Supervisor {
                             times: times.max(1),
                             how: ended.how,
                         },
-                        // It has said why.
-                        false => RunError::NotBegun { stage },
+                        // As a rule it has said why.
+                        false => RunError::NotBegun {
+                            stage,
+                            how: ended.how,
+                        },
                     });
                 }
             }

@@ -84,6 +84,9 @@ pub(super) const ENDS: [End; 7] = [
     End::Insists(Lie::ReturnUnknown),
 ];
 
+/// The name of an end by leaving.
+pub(super) const LEAVES: &str = "leaves";
+
 impl End {
     /// Its name in counts.
     pub(super) const fn name(self) -> &'static str {
@@ -93,7 +96,7 @@ impl End {
             Self::Position(Position::FreedBack) => "freed_back",
             Self::Position(Position::FreedBeyond) => "freed_beyond",
             Self::Insists(_) => "insists",
-            Self::Leaves => "leaves",
+            Self::Leaves => LEAVES,
         }
     }
 }

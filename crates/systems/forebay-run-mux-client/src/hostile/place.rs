@@ -18,6 +18,8 @@ use super::lies::{Lie, Position};
 
 /// What the multiplexer has taken is looked at so often, in ns.
 const LOOK_NS: u64 = 50_000;
+/// A first frame, to be given back twice, is waited for so long.
+const FIRST_FRAME: Duration = Duration::from_millis(50);
 /// A frame of a local experimental EtherType (IEEE 802).
 const ETHERTYPE: [u8; 2] = [0x88, 0xb5];
 const FRAME_BYTES: u32 = 60;
@@ -181,8 +183,12 @@ impl Hostile {
 
     /// Gives back a buffer that it was given, twice at once: between both the multiplexer gives nothing, so that the second is a lie. False: it has none.
     fn give_back_twice(&mut self) -> Result<bool, SysError> {
-        if self.frames_given()? <= self.returned {
-            return Ok(false);
+        let until_ns = monotonic_ns() + FIRST_FRAME.as_nanos() as u64;
+        while self.frames_given()? <= self.returned {
+            if monotonic_ns() >= until_ns || self.hears()? {
+                return Ok(false);
+            }
+            self.nap(until_ns + LOOK_NS)?;
         }
         let descriptor = self.receive.read_descriptor(self.returned);
         let number = u64::from(descriptor.map_err(failed("pread"))?.frame);
@@ -282,6 +288,11 @@ impl Hostile {
             }
         }
         Ok(true)
+    }
+
+    /// Whether the connection was heard to be over.
+    pub(super) const fn is_over(&self) -> bool {
+        self.heard.is_some()
     }
 
     /// Why the multiplexer ends the connection.

@@ -32,8 +32,6 @@ impl Daemon {
     /// Does what there is to do; how much it was, in frames, packets and buffers.
     pub(super) fn round(&mut self, now_ns: u64) -> Result<usize, MuxError> {
         let returned = self.take_back_all();
-        // Through a ring that cannot be nothing is given, and what is given to a client is what it had.
-        self.part_all();
         let received = self.receive()?;
         let offered = self.take_all(now_ns, PACKETS);
         let sent = self.send(now_ns);
@@ -429,6 +427,8 @@ pub(super) fn take_back(
         }
     }
     if let Err(error) = read {
+        // Through such a ring nothing is given any more: what comes for the client before it is parted with is lost as that of one that is gone.
+        mux.remove_client(client);
         leaving.push(misplaced(client, &error));
     }
     numbers.len()
