@@ -117,17 +117,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode> {
         Ok(chain) => chain,
         Err(error) => return refuse(&error, args.format),
     };
-    let mut report = Report::of(file.display().to_string(), &chain)?;
-    for sink in &chain.plan.sinks {
-        match not_as_asked(sink) {
-            Some((text, true)) => bail!("{}: sink {}: {text}", file.display(), sink.name),
-            Some((text, false)) => report.warnings.push(format!(
-                "sink {}: {text}; its directory is not there yet, and the one above it was looked at",
-                sink.name
-            )),
-            None => {}
-        }
-    }
+    let report = Report::of(file.display().to_string(), &chain)?;
     match args.format {
         Format::Json => print_line(serde_json::to_string(&report)?),
         Format::Text => report.print(),
@@ -256,7 +246,12 @@ impl Report {
         let plan = &chain.plan;
         let memory = Memory::of(plan).context("the ledger of this run")?;
         let needs = plan.host_needs(memory.total_bytes());
+        let mut warnings = warnings_of(plan);
+        let sinks = plan.sinks.iter();
+        let sinks = sinks.map(|sink| SinkReport::of(&file, sink, &mut warnings));
+        let sinks: Result<_> = sinks.collect();
         Ok(Self {
+            sinks: sinks?,
             file,
             good: true,
             sources: plan.sources.len(),
@@ -269,11 +264,10 @@ impl Report {
             duration_s: chain.duration.map(|duration| duration.as_secs_f64()),
             directory: plan.run_dir.clone(),
             metrics: chain.metrics.map(|address| address.to_string()),
-            sinks: plan.sinks.iter().map(SinkReport::of).collect(),
             memory,
             memory_bytes: memory.total_bytes(),
             memory_bytes_max: chain.memory_bytes_max,
-            warnings: warnings_of(plan),
+            warnings,
             host: examine(&Facts::read(needs.socket_buffer_bytes), &needs),
         })
     }
@@ -322,17 +316,9 @@ impl Report {
     }
 }
 
-/// Why files cannot be written as it is asked for, and whether that is said of their own directory.
-fn not_as_asked(sink: &SinkPlan) -> Option<(String, bool)> {
-    let SinkKind::File(file) = &sink.kind else {
-        return None;
-    };
-    let error = file.look(sink.queue_bytes).err()?;
-    Some((error.to_string(), file.directory.is_dir()))
-}
-
 impl SinkReport {
-    fn of(sink: &SinkPlan) -> Self {
+    /// Looks at the disk of a sink of files. One that cannot write as it is asked for is an error, or a warning where its directory is not there yet.
+    fn of(file: &str, sink: &SinkPlan, warnings: &mut Vec<String>) -> Result<Self> {
         let (kind, target, queue_bytes) = match &sink.kind {
             SinkKind::Null => ("null", "counted and forgotten".to_owned(), 0),
             SinkKind::File(file) => (
@@ -343,10 +329,22 @@ impl SinkReport {
             SinkKind::Tcp(tcp) => ("tcp", format!("to {}", tcp.peer), sink.queue_bytes),
         };
         let io = match &sink.kind {
-            SinkKind::File(file) => file.look(sink.queue_bytes).ok().flatten(),
+            SinkKind::File(plan) => match plan.look(sink.queue_bytes) {
+                Ok(io) => io,
+                Err(error) if plan.directory.is_dir() => {
+                    bail!("{file}: sink {}: {error}", sink.name)
+                }
+                Err(error) => {
+                    warnings.push(format!(
+                        "sink {}: {error}; its directory is not there yet, and the one above it was looked at",
+                        sink.name
+                    ));
+                    None
+                }
+            },
             SinkKind::Null | SinkKind::Tcp(_) => None,
         };
-        Self {
+        Ok(Self {
             name: sink.name.clone(),
             kind,
             target,
@@ -355,7 +353,7 @@ impl SinkReport {
                 io: io.word(),
                 because: io.because(),
             }),
-        }
+        })
     }
 }
 
