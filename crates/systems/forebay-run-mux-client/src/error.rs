@@ -1,6 +1,6 @@
 //! What stops a client of the multiplexer before it begins.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use forebay_client::ClientError;
 use forebay_run::error::RunError;
@@ -40,4 +40,15 @@ pub enum MuxClientError {
     /// The kernel refuses.
     #[error(transparent)]
     System(#[from] SysError),
+}
+
+impl MuxClientError {
+    /// Of this place at the daemon's socket.
+    pub(crate) fn of_place(name: &str, path: &Path, source: ClientError) -> Self {
+        Self::Place {
+            name: name.to_owned(),
+            path: path.to_owned(),
+            source: Box::new(source),
+        }
+    }
 }

@@ -117,11 +117,7 @@ impl HostilePlan {
     }
 
     fn refused(&self, source: ClientError) -> MuxClientError {
-        MuxClientError::Place {
-            name: self.name.clone(),
-            path: self.socket.clone(),
-            source: Box::new(source),
-        }
+        MuxClientError::of_place(&self.name, &self.socket, source)
     }
 }
 

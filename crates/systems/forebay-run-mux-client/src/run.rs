@@ -59,11 +59,8 @@ impl MuxClientPlan {
     /// Takes the place.
     fn connect(&self) -> Result<Session, MuxClientError> {
         let client = Client::connect(&self.socket, &self.name, PATIENCE);
-        let client = client.map_err(|source| MuxClientError::Place {
-            name: self.name.clone(),
-            path: self.socket.clone(),
-            source: Box::new(source),
-        })?;
+        let client =
+            client.map_err(|source| MuxClientError::of_place(&self.name, &self.socket, source))?;
         if self.raw {
             return Ok(Session::Raw(Box::new(Raw::new(client, self.port))));
         }
@@ -155,11 +152,8 @@ impl Work<'_> {
             let source = lost?;
             drop(session);
             if !is_gone || !self.plan.reconnect {
-                return Some(MuxClientError::Place {
-                    name: self.plan.name.clone(),
-                    path: self.plan.socket.clone(),
-                    source: Box::new(source),
-                });
+                let MuxClientPlan { name, socket, .. } = self.plan;
+                return Some(MuxClientError::of_place(name, socket, source));
             }
             host.warn("the multiplexer is gone: waiting until it is back");
             match self.come_again(host) {

@@ -9,8 +9,8 @@
 mod world;
 
 use forebay_client::protocol::{Message, Reason};
-use forebay_client::{Client, ClientError, SendError, Woken};
-use forebay_ring::{BareSender, FramePoolSpec, SIDE_FDS};
+use forebay_client::{Client, ClientError, Handed, SendError, Woken};
+use forebay_ring::BareSender;
 use forebay_sys::seqpacket::{Arrived, SeqSocket};
 use forebay_testing::wire::{carries, is_inside, lay};
 use rustix::fs::OFlags;
@@ -309,33 +309,20 @@ fn a_process_of_another_user_is_a_client_and_may_be_killed() {
 
 /// A client that maps its memory itself and writes into it what it likes.
 fn liar(world: &World) -> (SeqSocket, BareSender, Vec<OwnedFd>) {
-    let mut socket = None;
+    let mut handed = None;
     until("the door", || {
-        socket = SeqSocket::connect(&world.socket).ok();
-        socket.is_some()
+        handed = Handed::ask(&world.socket, "a", LONG).ok();
+        handed.is_some()
     });
-    let socket = socket.unwrap();
-    let hello = b"FBMX\x01\x00\x01\x01a";
-    socket.send(hello, &[]).unwrap();
-    let (mut record, mut fds, mut bytes) = ([0; 256], Vec::new(), 0);
-    until("the welcome", || {
-        match socket.receive_with_fds(&mut record, &mut fds).unwrap() {
-            Arrived::Record(found) => bytes = found,
-            Arrived::Nothing => {}
-            Arrived::End => panic!("refused"),
-        }
-        bytes > 0
-    });
-    let Ok(Message::Welcome(welcome)) = Message::parse(&record[..bytes]) else {
-        panic!("no welcome");
-    };
-    let spec = FramePoolSpec {
-        name: "liar".into(),
-        frames: welcome.transmit.frames,
-        frame_bytes: welcome.transmit.frame_bytes,
-    };
-    let all = fds.iter().map(|fd| fd.try_clone().unwrap()).collect();
-    let sender = BareSender::map(&spec, fds.split_off(SIDE_FDS)).unwrap();
+    let Handed {
+        socket,
+        welcome,
+        receive,
+        transmit,
+    } = handed.unwrap();
+    let both = receive.iter().chain(&transmit);
+    let all = both.map(|fd| fd.try_clone().unwrap()).collect();
+    let sender = BareSender::map(&welcome.transmit.spec("liar"), transmit).unwrap();
     (socket, sender, all)
 }
 
