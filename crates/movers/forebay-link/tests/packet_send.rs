@@ -306,9 +306,12 @@ fn a_full_buffer_is_waited_for_and_takes_the_same_frame_later(way: Way) {
                 sh(&format!("tc qdisc change dev near {queue} 100mbit"));
             }
             let until_ns = monotonic_ns() + 20 * SECOND_NS;
-            let woken = port.wait_room(nothing.as_fd(), until_ns);
-            assert_eq!(woken.unwrap(), ROOM);
-            waits += 1;
+            match (way, port.wait_room(nothing.as_fd(), until_ns).unwrap()) {
+                (_, ROOM) => waits += 1,
+                // The far end takes frames in on the CPU that sent them: one of a CPU that is late may be in its place still, when all behind it have gone.
+                (Way::Ring, Woken::Due { .. }) => assert!(monotonic_ns() < until_ns),
+                (_, woken) => panic!("{woken:?}"),
+            }
         }
     }
     assert!(waits > 0);
