@@ -115,10 +115,13 @@ fn assert_agreed(hostile: &Value, daemon: &Value, directory: &Path) {
         lies.map(|(_, times)| times.as_u64().unwrap()).sum()
     };
     let packets = ["packets_asked", "packets_sent"].map(|key| number(bad, key));
-    assert_eq!(packets, [of_kind("send."), 0], "{daemon}");
+    let sound = number(hostile, "packets_sound");
+    assert_eq!(packets, [of_kind("send.") + sound, sound], "{daemon}");
+    assert_eq!(sound, CONNECTIONS, "{hostile}");
     // Each kind once in a connection, and two of them until it was one too many, twice.
     for (lie, times) in [
         ("send.buffer_unknown", CONNECTIONS),
+        ("send.buffer_in_use", CONNECTIONS),
         ("send.range", CONNECTIONS),
         ("send.too_short", CONNECTIONS),
         ("send.too_long", CONNECTIONS),

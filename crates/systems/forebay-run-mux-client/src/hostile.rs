@@ -68,6 +68,8 @@ pub struct HostileSummary {
     pub asked_again: u64,
     /// Last words of the multiplexer, by reason.
     pub refusals: BTreeMap<&'static str, u64>,
+    /// Packets that were sound: the first of two in one buffer, in each connection.
+    pub packets_sound: u64,
     /// Frames that it was given.
     pub frames_given: u64,
     /// Those that it gave back; it kept the others.
@@ -172,6 +174,7 @@ impl Work<'_> {
             done = hostile.leave(PATIENCE).map_err(Into::into);
             *self.summary.ends.entry(LEAVES).or_default() += 1;
         }
+        self.summary.packets_sound += hostile.packets_sound();
         self.summary.frames_given += hostile.frames_given()?;
         self.summary.frames_returned += hostile.frames_returned();
         self.summary.rings += hostile.rings();
@@ -180,6 +183,7 @@ impl Work<'_> {
     }
 
     fn harm(&mut self, hostile: &mut Hostile, end: End, host: &Host) -> Result<(), MuxClientError> {
+        hostile.say_taken_back_beyond()?;
         for lie in LIES {
             if host.stop.is_asked() {
                 return Ok(());

@@ -95,7 +95,7 @@ impl ForgedEnd {
             .write_all_at(&position.to_ne_bytes(), SENT_SLOT as u64)
     }
 
-    /// Says how far this receiver has given back.
+    /// Says how far this receiver has given back, or this sender has taken back.
     ///
     /// # Errors
     /// The kernel refuses the call.

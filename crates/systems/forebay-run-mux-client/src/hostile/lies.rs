@@ -5,6 +5,8 @@
 pub(super) enum Lie {
     /// A packet in a buffer that is not there.
     BufferUnknown,
+    /// A packet in a buffer that was handed over a moment before, with a packet that is sound.
+    BufferInUse,
     /// A packet that reaches over the end of its buffer.
     Range,
     /// A packet that is no frame.
@@ -22,8 +24,9 @@ pub(super) enum Lie {
 }
 
 /// All of them.
-pub(super) const LIES: [Lie; 8] = [
+pub(super) const LIES: [Lie; 9] = [
     Lie::BufferUnknown,
+    Lie::BufferInUse,
     Lie::Range,
     Lie::TooShort,
     Lie::TooLong,
@@ -38,6 +41,7 @@ impl Lie {
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::BufferUnknown => "send.buffer_unknown",
+            Self::BufferInUse => "send.buffer_in_use",
             Self::Range => "send.range",
             Self::TooShort => "send.too_short",
             Self::TooLong => "send.too_long",

@@ -53,6 +53,8 @@ pub(super) struct Hostile {
     freed_lost: u64,
     /// Buffers that were given back once, and held.
     returned: u64,
+    /// Packets that were sound.
+    sound: u64,
     rings: u64,
     /// The last word of the multiplexer, when it was heard; none: it went away.
     heard: Option<Option<&'static str>>,
@@ -87,6 +89,7 @@ impl Hostile {
             sent_lost: 0,
             freed_lost: 0,
             returned: 0,
+            sound: 0,
             rings: 0,
             heard: None,
         })
@@ -130,6 +133,10 @@ impl Hostile {
                 self.freed_lost += 2;
                 self.returned -= 1;
             }
+            Lie::BufferInUse => {
+                self.sent_lost += 2;
+                self.sound -= 1;
+            }
             _ => self.sent_lost += 1,
         }
     }
@@ -147,7 +154,8 @@ impl Hostile {
         if lie == Lie::ForeignSource {
             source[5] ^= 0x80;
         }
-        let mut bytes = [[0xff; 6], source].concat();
+        // To itself: the one that is sound goes to nobody.
+        let mut bytes = [self.welcome.mac, source].concat();
         bytes.extend(ETHERTYPE);
         bytes.resize(FRAME_BYTES as usize, 0);
         self.send.fill(frame, &bytes).map_err(failed("pwrite"))?;
@@ -157,7 +165,11 @@ impl Hostile {
             len: FRAME_BYTES,
             tag: 0,
         };
-        let descriptor = match lie {
+        if lie == Lie::BufferInUse {
+            self.write(honest)?;
+            self.sound += 1;
+        }
+        self.write(match lie {
             Lie::BufferUnknown => Descriptor {
                 frame: shape.frames + 7,
                 ..honest
@@ -172,13 +184,18 @@ impl Hostile {
                 ..honest
             },
             _ => honest,
-        };
-        let written = self.send.write_descriptor(self.sent, descriptor);
-        written.map_err(failed("pwrite"))?;
-        self.sent += 1;
+        })?;
+        // Of two at once: the multiplexer gives nothing back before it has looked at both.
         self.send.say_sent(self.sent).map_err(failed("pwrite"))?;
         self.ring();
         Ok(true)
+    }
+
+    fn write(&mut self, descriptor: Descriptor) -> Result<(), SysError> {
+        let written = self.send.write_descriptor(self.sent, descriptor);
+        written.map_err(failed("pwrite"))?;
+        self.sent += 1;
+        Ok(())
     }
 
     /// Gives back a buffer that it was given, twice at once: between both the multiplexer gives nothing, so that the second is a lie. False: it has none.
@@ -267,6 +284,16 @@ impl Hostile {
     /// Buffers that it gave back and held.
     pub(super) const fn frames_returned(&self) -> u64 {
         self.returned
+    }
+
+    /// Packets that it handed over and were sound.
+    pub(super) const fn packets_sound(&self) -> u64 {
+        self.sound
+    }
+
+    /// Says that it has taken back buffers that were never given back: the multiplexer can give it none any more, which costs nobody else.
+    pub(super) fn say_taken_back_beyond(&self) -> Result<(), SysError> {
+        self.send.say_freed(u64::MAX / 2).map_err(failed("pwrite"))
     }
 
     pub(super) const fn rings(&self) -> u64 {
