@@ -97,6 +97,27 @@ pub fn cpu_time_ns(pid: u32) -> Result<u64, SysError> {
     Ok(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
+/// CPU time of a process outside the kernel, all threads, in ticks as [`CpuTicks`](crate::host::CpuTicks) has them (`/proc/PID/stat`, proc(5)).
+///
+/// # Errors
+/// When there is no such process.
+pub fn user_ticks(pid: u32) -> Result<u64, SysError> {
+    let path = format!("/proc/{pid}/stat");
+    let text = std::fs::read_to_string(&path)
+        .map_err(|source| SysError::new("read", path.as_str(), source))?;
+    // Its name may have any byte, blanks and brackets as well. Field 14, as the third stands behind the name.
+    let behind_name = text.rsplit(')').next().unwrap_or_default();
+    let ticks = behind_name.split_whitespace().nth(14 - 3);
+    let ticks = ticks.and_then(|word| word.parse().ok());
+    ticks.ok_or_else(|| {
+        SysError::new(
+            "read",
+            path,
+            std::io::Error::from(std::io::ErrorKind::InvalidData),
+        )
+    })
+}
+
 /// Takes the end of a child, with its CPU time, if it has ended. Do not mix with `std::process::Child::wait`.
 ///
 /// # Errors

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use super::disk::{Dd, dd};
 use super::line::{Goal, Line};
-use super::search::{Highest, Limit, Sample, highest};
+use super::search::{Highest, Limit, Sample, WITHIN, highest};
 use super::{Lines, Session, bare, sink};
 use crate::chain::{self, Measured, Setup, Sink};
 use forebay_report::statistics::{Spread, spread};
@@ -51,7 +51,7 @@ fn at(setup: &Setup, rate_hz: f64, counts: bool, session: &Session) -> Setup {
 
 /// The highest rate of the chain without a loss.
 fn highest_of_chain(setup: &Setup, start_hz: f64, session: &Session) -> Result<Highest> {
-    highest(start_hz, session.runs(), |rate_hz, counts| {
+    highest(start_hz, WITHIN, session.runs(), |rate_hz, counts| {
         let mut setup = at(setup, rate_hz, counts, session);
         if matches!(&setup.sink, Sink::Files { directory, .. } if directory.starts_with(MEMORY)) {
             let most_s = MEMORY_BYTES / (rate_hz * setup.event_bytes()) - setup.warm_s;
@@ -90,7 +90,7 @@ fn highest_of_chain(setup: &Setup, start_hz: f64, session: &Session) -> Result<H
 
 /// The highest rate of the bare loop without a loss.
 fn highest_of_bare(setup: &Setup, start_hz: f64, session: &Session) -> Result<Highest> {
-    highest(start_hz, session.runs(), |rate_hz, counts| {
+    highest(start_hz, WITHIN, session.runs(), |rate_hz, counts| {
         let sample = bare::receive(&at(setup, rate_hz, counts, session), session)?;
         eprintln!(
             "  bare {rate_hz:8.0} Hz: {:8.0} datagrams/s, {}{}",

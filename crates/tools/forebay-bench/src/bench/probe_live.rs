@@ -18,7 +18,7 @@ use forebay_xdp::{OneVerdict, Repeat, Repeated, Repeater, Verdict};
 use serde_json::Value;
 
 use super::line::{Goal, Line};
-use super::search::{Limit, Sample, highest};
+use super::search::{Limit, Sample, WITHIN, highest};
 use super::{Lines, Session};
 use crate::child::{Booked, Child};
 use crate::live_pair::{FAR, Ground, NEAR};
@@ -84,7 +84,7 @@ pub(super) fn probe_live(session: &Session, lines: &mut Lines<'_>) -> Result<()>
     };
     let mut found = BTreeMap::new();
     for far in Far::ALL {
-        let top = highest(START_HZ, session.runs(), |rate_hz, counts| {
+        let top = highest(START_HZ, WITHIN, session.runs(), |rate_hz, counts| {
             session.go_on()?;
             let seconds = if counts { session.seconds() } else { 1.0 };
             wire.run(far, rate_hz, seconds)

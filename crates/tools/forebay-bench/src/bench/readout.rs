@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 use super::decode::{self, Buffers, LINKS, Ring};
 use super::line::{Goal, Line};
-use super::search::{Highest, Sample, highest};
+use super::search::{Highest, Sample, WITHIN, highest};
 use super::{Lines, Session};
 use crate::readout::{self, Measured, Setup};
 use forebay_report::statistics::{Spread, fit, spread};
@@ -176,7 +176,7 @@ fn is_lossless(measured: &Measured) -> bool {
 fn chain(session: &Session, alone: &Alone) -> Result<Vec<Line>> {
     let kept: RefCell<Vec<(f64, Measured)>> = RefCell::default();
     let counts_ms = (session.seconds() * 1e3) as u64;
-    let found = highest(START_HZ, session.runs(), |rate_hz, counts| {
+    let found = highest(START_HZ, WITHIN, session.runs(), |rate_hz, counts| {
         let setup = at(rate_hz, 16, if counts { counts_ms } else { SHORT_MS });
         let measured = run(&setup, session)?;
         let sample = sample(rate_hz, &measured);

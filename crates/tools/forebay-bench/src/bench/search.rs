@@ -6,14 +6,16 @@ use forebay_report::statistics::{Spread, spread};
 
 /// Growth of the rate while nothing is lost.
 const STEP: f64 = 1.4;
-/// The search ends when the highest good and the lowest bad rate are this near.
-const NEAR: f64 = 1.08;
+/// As a rule the search ends when the highest good and the lowest bad rate are this near.
+pub(super) const WITHIN: f64 = 1.08;
 /// Attempts to confirm, each at a lower rate.
 const CONFIRMATIONS: usize = 10;
-/// After so many attempts in vain the steps down grow to `STEP_DOWN`.
+/// After so many attempts in vain the steps down grow.
 const SMALL_STEPS: usize = 3;
 /// A large step down.
 const STEP_DOWN: f64 = 1.25;
+/// It is no larger than so many small ones.
+const LARGE_OF_SMALL: i32 = 4;
 /// Short runs at one rate before it counts as too high: other programs on the machine take a CPU away now and then.
 const TRIES: usize = 3;
 
@@ -74,13 +76,14 @@ impl Highest {
 
 /// Searches from `start_hz` up with short runs, then confirms with `runs` long ones, stepping down while any of them loses.
 ///
-/// `measure` is given the rate and whether the run counts.
+/// It ends when the highest good and the lowest bad rate are by no more than the factor `near` apart, and steps down by as much. `measure` is given the rate and whether the run counts.
 pub(super) fn highest(
     start_hz: f64,
+    near: f64,
     runs: usize,
     mut measure: impl FnMut(f64, bool) -> Result<Sample>,
 ) -> Result<Highest> {
-    let (mut rate_hz, mut limit) = climb(start_hz, &mut measure)?;
+    let (mut rate_hz, mut limit) = climb(start_hz, near, &mut measure)?;
     for attempt in 0..CONFIRMATIONS {
         let mut samples = Vec::new();
         for _ in 0..runs {
@@ -99,9 +102,9 @@ pub(super) fn highest(
         }
         limit = Limit::Loss;
         rate_hz /= if attempt < SMALL_STEPS {
-            NEAR
+            near
         } else {
-            STEP_DOWN
+            STEP_DOWN.min(near.powi(LARGE_OF_SMALL))
         };
     }
     bail!("no rate down to {rate_hz:.0} Hz was without a loss in {runs} runs");
@@ -109,6 +112,7 @@ pub(super) fn highest(
 
 fn climb(
     start_hz: f64,
+    near: f64,
     measure: &mut impl FnMut(f64, bool) -> Result<Sample>,
 ) -> Result<(f64, Limit)> {
     let (mut good, mut bad) = (None, None);
@@ -123,7 +127,7 @@ fn climb(
         rate_hz = match (good, bad) {
             (Some(good), None) => good * STEP,
             (None, Some(bad)) if bad > 50.0 => bad / STEP,
-            (Some(good), Some(bad)) if bad / good > NEAR => (good * bad).sqrt(),
+            (Some(good), Some(bad)) if bad / good > near => (good * bad).sqrt(),
             (Some(good), Some(_)) => return Ok((good, Limit::Loss)),
             (None, _) => bail!("something is lost even at {rate_hz:.0} Hz"),
         };
@@ -167,18 +171,22 @@ mod tests {
 
     #[test]
     fn the_rate_found_is_just_below_the_limit() {
-        let found = highest(1000.0, 5, |rate, _| Ok(sample(rate <= 31_000.0, true))).unwrap();
-        assert!(
-            (31_000.0 / NEAR..=31_000.0).contains(&found.rate_hz),
-            "{}",
-            found.rate_hz
-        );
-        assert_eq!((found.samples.len(), found.limit), (5, Limit::Loss));
+        for near in [WITHIN, 1.01] {
+            let is_good = |rate| rate <= 31_000.0;
+            let found = highest(1000.0, near, 5, |rate, _| Ok(sample(is_good(rate), true)));
+            let found = found.unwrap();
+            assert!(
+                (31_000.0 / near..=31_000.0).contains(&found.rate_hz),
+                "{}",
+                found.rate_hz
+            );
+            assert_eq!((found.samples.len(), found.limit), (5, Limit::Loss));
+        }
     }
 
     #[test]
     fn a_rate_that_fails_when_it_counts_is_lowered() {
-        let found = highest(1000.0, 3, |rate, counts| {
+        let found = highest(1000.0, WITHIN, 3, |rate, counts| {
             Ok(sample(
                 rate <= if counts { 20_000.0 } else { 31_000.0 },
                 true,
@@ -195,14 +203,14 @@ mod tests {
     #[test]
     fn one_bad_run_of_three_does_not_end_the_climb() {
         let mut run = 0;
-        let found = highest(1000.0, 1, |rate, counts| {
+        let found = highest(1000.0, WITHIN, 1, |rate, counts| {
             run += 1;
             let unlucky = !counts && run % 3 == 1;
             Ok(sample(!unlucky && rate <= 31_000.0, !unlucky))
         })
         .unwrap();
         assert!(
-            (31_000.0 / NEAR..=31_000.0).contains(&found.rate_hz),
+            (31_000.0 / WITHIN..=31_000.0).contains(&found.rate_hz),
             "{}",
             found.rate_hz
         );
@@ -212,7 +220,7 @@ mod tests {
     #[test]
     fn far_below_the_first_guess_the_steps_grow() {
         let mut asked = Vec::new();
-        let found = highest(1000.0, 2, |rate, counts| {
+        let found = highest(1000.0, WITHIN, 2, |rate, counts| {
             if counts {
                 asked.push(rate);
             }
@@ -228,7 +236,7 @@ mod tests {
 
     #[test]
     fn sources_that_give_no_more_end_the_search() {
-        let found = highest(1000.0, 1, |rate, _| Ok(sample(true, rate < 5000.0))).unwrap();
+        let found = highest(1000.0, WITHIN, 1, |rate, _| Ok(sample(true, rate < 5000.0))).unwrap();
         assert_eq!(found.limit, Limit::Sources);
     }
 }

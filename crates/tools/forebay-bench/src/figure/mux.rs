@@ -312,6 +312,10 @@ fn compared(entry: &Entry, rows: &[Row]) -> Vec<String> {
         let (column, scale) = column_of(of);
         at(scenario).map_or_else(|| "?".to_owned(), |it| median(it, &column, scale, 1))
     };
+    let late = |scenario: &str, client: usize, key: &str| {
+        let column = format!("rtt_{key}_{}_us", target_name(client));
+        at(scenario).map_or_else(|| "?".to_owned(), |it| median(it, &column, 1.0, 1))
+    };
     let mut lines = Vec::new();
     if rows.is_empty() {
         return lines;
@@ -337,11 +341,13 @@ fn compared(entry: &Entry, rows: &[Row]) -> Vec<String> {
         let name = scenario.name;
         let clients = (0..scenario.clients.len()).map(|client| {
             format!(
-                "{} {} of {:.0} Mbit/s at {} us",
+                "{} {} of {:.0} Mbit/s at {} us (99 %: {}, 99.9 %: {})",
                 target_name(client),
                 value(name, Of::Client(client)),
                 most / 1e6 / scenario.clients.len() as f64,
                 value(name, Of::RoundTrip(client)),
+                late(name, client, "p99"),
+                late(name, client, "p999"),
             )
         });
         let clients: Vec<String> = clients.collect();
@@ -353,7 +359,21 @@ fn compared(entry: &Entry, rows: &[Row]) -> Vec<String> {
         ));
     }
     lines.push(entry.sentence.to_owned());
+    lines.push(shares(rows));
     lines
+}
+
+/// How far both accounts of the CPU that was used are apart.
+fn shares(rows: &[Row]) -> String {
+    let apart = |row: &Row| row.number("cpu_percent") - row.number("cpu_soaker_percent");
+    let apart = || rows.iter().map(apart).filter(|it| it.is_finite());
+    let (least, most) = apart().fold((f64::NAN, f64::NAN), |(least, most), it| {
+        (least.min(it), most.max(it))
+    });
+    format!(
+        "CPU by /proc/stat, less what the soaker left, in {} runs: {least:.1} to {most:.1} % of the host.",
+        apart().count()
+    )
 }
 
 #[cfg(test)]

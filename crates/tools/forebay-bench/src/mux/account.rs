@@ -318,7 +318,7 @@ impl Told {
             achieved_bps: a_second(achieved)?,
             rtt_ns: target["rtt_ns"].clone(),
             sojourn_ns_max: number(place, "sojourn_ns_max")?,
-            sojourn_ns_bound: said.sojourn_max_us.map(|us| us * 1000),
+            sojourn_ns_bound: said.sojourn_max_us.filter(|us| *us > 0).map(|us| us * 1000),
             limit_bps: said.limit_bps,
             drops: self.drops(at, hops),
             counts: *hops,

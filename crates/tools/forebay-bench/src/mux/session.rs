@@ -130,11 +130,11 @@ fn copy_files(from: &Path, to: &Path) -> std::io::Result<()> {
 
 /// What looks on while the load is made.
 pub(super) trait Watch {
-    /// It goes on: one look of many.
-    fn look(&mut self, load: &Booked) -> Result<()>;
+    /// It goes on: one look of many, at the generator and at clients.
+    fn look(&mut self, load: &Booked, clients: &[Booked]) -> Result<()>;
 
     /// It has been made for as long as it shall, and answers are still to come.
-    fn over(&mut self, load: &Booked) -> Result<()>;
+    fn over(&mut self, load: &Booked, clients: &[Booked]) -> Result<()>;
 }
 
 /// Carries one out; what its parties say of it.
@@ -250,7 +250,7 @@ pub(super) fn under_way(
     let mut load = Booked::begin(load, out)?;
     let begun = Instant::now();
     while begun.elapsed() < options.duration && !stop.is_asked() && !load.child.is_over()? {
-        watch.look(&load)?;
+        watch.look(&load, others)?;
         for other in &mut *others {
             let other = &mut other.child;
             if let Some(status) = other.status()?
@@ -265,7 +265,7 @@ pub(super) fn under_way(
         }
         std::thread::sleep(LOOK);
     }
-    watch.over(&load)?;
+    watch.over(&load, others)?;
     if stop.is_asked() {
         load.child.terminate();
     }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use forebay_sys::clock::thread_cpu_ns;
 use forebay_sys::host::CpuTicks;
+use forebay_sys::process::user_ticks;
 use forebay_sys::sched;
 
 use super::Options;
@@ -23,7 +24,7 @@ const TURNS: u32 = 200;
 /// Parts of the host's CPU time, 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CpuShare {
-    /// By `/proc/stat`: all that is neither idle nor of threads with a niceness, as the soaker's are.
+    /// By `/proc/stat`: all that is neither idle nor the soaker's. That of threads with a niceness is the soaker's, but for what clients with one had outside the kernel.
     pub kernel: f64,
     /// By the soaker: all that it did not get; none: there was no soaker.
     pub soaker: Option<f64>,
@@ -33,6 +34,8 @@ pub struct CpuShare {
 pub(super) struct Sharing {
     wants_soaker: bool,
     soaker: Soaker,
+    /// Of each client: what it had outside the kernel when it was there last, if it has a niceness.
+    niced: Vec<Option<u64>>,
     begin: Duration,
     begun: Option<Instant>,
     from: Option<Reading>,
@@ -45,10 +48,28 @@ impl Sharing {
         Self {
             wants_soaker: options.has_soaker,
             soaker: Soaker::default(),
+            niced: options
+                .clients
+                .iter()
+                .map(|client| (client.niceness > 0).then_some(0))
+                .collect(),
             begin: BEGIN.min(options.duration / 4),
             begun: None,
             from: None,
             share: CpuShare::default(),
+        }
+    }
+
+    fn read(&mut self, clients: &[Booked]) -> Reading {
+        for (niced, client) in self.niced.iter_mut().zip(clients) {
+            // One that has ended has what it had.
+            if let (Some(ticks), Ok(now)) = (niced, user_ticks(client.child.pid())) {
+                *ticks = now;
+            }
+        }
+        Reading {
+            niced_ticks: self.niced.iter().flatten().sum(),
+            ..self.soaker.read()
         }
     }
 
@@ -59,21 +80,23 @@ impl Sharing {
 }
 
 impl Watch for Sharing {
-    fn look(&mut self, _: &Booked) -> Result<()> {
+    fn look(&mut self, _: &Booked, clients: &[Booked]) -> Result<()> {
         if self.begun.is_none() && self.wants_soaker {
             self.soaker = Soaker::start()?;
         }
         let begun = *self.begun.get_or_insert_with(Instant::now);
+        let now = self.read(clients);
         if self.from.is_none() && begun.elapsed() >= self.begin {
-            self.from = Some(self.soaker.read());
+            self.from = Some(now);
         }
         Ok(())
     }
 
-    fn over(&mut self, _: &Booked) -> Result<()> {
-        let soaker = std::mem::take(&mut self.soaker);
+    fn over(&mut self, _: &Booked, clients: &[Booked]) -> Result<()> {
+        let now = self.read(clients);
+        self.soaker = Soaker::default();
         if let Some(from) = self.from {
-            self.share = soaker.read().since(&from);
+            self.share = now.since(&from);
         }
         Ok(())
     }
@@ -93,6 +116,8 @@ struct Soaker {
 struct Reading {
     at: Instant,
     ticks: CpuTicks,
+    /// Of clients with a niceness, outside the kernel.
+    niced_ticks: u64,
     soaked_ns: u64,
     cpus: usize,
 }
@@ -121,6 +146,7 @@ impl Soaker {
         Reading {
             at: Instant::now(),
             ticks: CpuTicks::read(),
+            niced_ticks: 0,
             soaked_ns: soaked.map(|ns| ns.load(Ordering::Relaxed)).sum(),
             cpus: self.soaked_ns.len(),
         }
@@ -153,7 +179,14 @@ impl Reading {
     /// What was used since an earlier one.
     fn since(&self, before: &Self) -> CpuShare {
         let ticks = self.ticks.since(before.ticks);
-        let left = ticks.idle + ticks.nice;
+        let niced = self.niced_ticks.saturating_sub(before.niced_ticks);
+        // Without a soaker, nobody has a niceness who is to be left out.
+        let soaked = if self.cpus > 0 {
+            ticks.nice.saturating_sub(niced)
+        } else {
+            0
+        };
+        let left = ticks.idle + soaked;
         let all_ns = self.at.duration_since(before.at).as_nanos() as f64 * self.cpus as f64;
         let soaked_ns = self.soaked_ns.saturating_sub(before.soaked_ns) as f64;
         CpuShare {
@@ -173,6 +206,7 @@ mod tests {
         let before = Reading {
             at,
             ticks: CpuTicks::default(),
+            niced_ticks: 40,
             soaked_ns: 5_000_000_000,
             cpus: 2,
         };
@@ -184,16 +218,45 @@ mod tests {
                 idle: 200,
                 stolen: 100,
             },
+            niced_ticks: 40,
             soaked_ns: 17_000_000_000,
             cpus: 2,
         };
         let share = after.since(&before);
         assert!((share.kernel - 0.35).abs() < 1e-9, "{share:?}");
         assert!((share.soaker.unwrap() - 0.4).abs() < 1e-9, "{share:?}");
+        // A client with a niceness has used 200 of the 1,100.
+        let niced_ticks = 240;
+        let share = Reading {
+            niced_ticks,
+            ..after
+        }
+        .since(&before);
+        assert!((share.kernel - 0.45).abs() < 1e-9, "{share:?}");
         let bare = |reading: Reading| Reading { cpus: 0, ..reading };
         let share = bare(after).since(&bare(before));
-        assert!((share.kernel - 0.35).abs() < 1e-9, "{share:?}");
+        assert!((share.kernel - 0.9).abs() < 1e-9, "{share:?}");
         assert_eq!(share.soaker, None);
+    }
+
+    #[test]
+    fn what_a_process_with_a_niceness_uses_is_told_by_its_own_account() {
+        let mut busy = std::process::Command::new("nice")
+            .args(["-n", "5", "sh", "-c", "while :; do :; done"])
+            .spawn()
+            .unwrap();
+        let (pid, until) = (busy.id(), Instant::now() + Duration::from_secs(60));
+        let before = (user_ticks(pid).unwrap(), CpuTicks::read());
+        while user_ticks(pid).unwrap() < before.0 + 30 {
+            assert!(Instant::now() < until, "it got no CPU");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // By the kernel's account of the host it is no less, but for rounding.
+        let niced = CpuTicks::read().since(before.1).nice;
+        busy.kill().unwrap();
+        busy.wait().unwrap();
+        assert!(niced >= 20, "{niced}");
+        assert!(user_ticks(u32::MAX).is_err());
     }
 
     #[test]

@@ -124,7 +124,7 @@ impl<'a> Watching<'a> {
 }
 
 impl Watch for Watching<'_> {
-    fn look(&mut self, load: &Booked) -> Result<()> {
+    fn look(&mut self, load: &Booked, _: &[Booked]) -> Result<()> {
         let begun = self.begun();
         self.tell(load)?;
         if self.open.is_none() && Instant::now() >= self.settles_at(begun) {
@@ -137,7 +137,7 @@ impl Watch for Watching<'_> {
         Ok(())
     }
 
-    fn over(&mut self, load: &Booked) -> Result<()> {
+    fn over(&mut self, load: &Booked, _: &[Booked]) -> Result<()> {
         let half = self.half(load)?;
         match self.changed_at {
             None => self.before = half,

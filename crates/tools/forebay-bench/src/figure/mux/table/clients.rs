@@ -39,6 +39,7 @@ pub(super) const SMALLEST_BEHIND: ClientOptions = ClientOptions {
 };
 pub(super) const LIMITED: ClientOptions = ClientOptions {
     limit_bps: Some(100_000_000),
+    sojourn_max_us: Some(0),
     ..ONE
 };
 pub(super) const LIMITED_BOUND: ClientOptions = ClientOptions {
