@@ -44,7 +44,7 @@ impl World {
         );
         for (number, name) in ["one", "two"].iter().enumerate() {
             text += &format!(
-                "[[clients]]\nname = \"{name}\"\nuid = {uid}\nmac = \"02:00:00:00:00:0{}\"\nrate_bps = 8000\nburst_bytes = 2000\n",
+                "[[clients]]\nname = \"{name}\"\nuid = {uid}\nmac = \"02:00:00:00:00:0{}\"\nrate_bps = 8000\nburst_bytes = 2000\nsojourn_max_us = 0\n",
                 number + 1
             );
         }

@@ -15,6 +15,8 @@ use crate::error::MuxError;
 
 /// Bytes that a VLAN tag adds to a frame.
 const TAG_BYTES: u32 = 4;
+/// Longest that a packet of a client with a limit waits, unless its file says otherwise: a window of the policy `window`.
+const LIMITED_SOJOURN_US: u64 = 10_000;
 /// Frames of pools have a multiple of so many bytes.
 const FRAME_STEP: u32 = 64;
 
@@ -245,8 +247,14 @@ impl ClientSettings {
         Sender {
             class: self.class.into(),
             queue_packets: self.transmit_queue,
-            sojourn_max_ns: self.sojourn_max_us.map(|us| us * 1000),
+            sojourn_max_ns: self.sojourn_bound_us().map(|us| us * 1000),
         }
+    }
+
+    /// The longest that its packets wait: of a client with a limit so much that a full queue does not make it late, unless its file says otherwise.
+    fn sojourn_bound_us(&self) -> Option<u64> {
+        let by_itself = self.rate_bps.map(|_| LIMITED_SOJOURN_US);
+        self.sojourn_max_us.or(by_itself).filter(|us| *us > 0)
     }
 
     /// The sender that its frames may name.
@@ -267,6 +275,29 @@ impl ClientSettings {
                 frame_bytes_max: sizes.frame_bytes_max,
                 source: self.source(),
             },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_with_a_limit_has_a_bound_on_waiting_unless_it_says_none() {
+        for (rate_bps, said, bound_ns) in [
+            (None, None, None),
+            (None, Some(12_000), Some(12_000_000)),
+            (Some(8_000), None, Some(10_000_000)),
+            (Some(8_000), Some(12_000), Some(12_000_000)),
+            (Some(8_000), Some(0), None),
+        ] {
+            let client = ClientSettings {
+                rate_bps,
+                sojourn_max_us: said,
+                ..ClientSettings::default()
+            };
+            assert_eq!(client.sender().sojourn_max_ns, bound_ns, "{client:?}");
         }
     }
 }
