@@ -33,6 +33,10 @@ impl Daemon {
     pub(super) fn round(&mut self, now_ns: u64) -> Result<usize, MuxError> {
         let returned = self.take_back_all();
         let received = self.receive()?;
+        if received > 0 {
+            // Before the kernel sends others, which takes some us for each.
+            self.ring();
+        }
         let offered = self.take_all(now_ns, PACKETS);
         let sent = self.send(now_ns);
         self.flush(sent > 0 || received > 0);
