@@ -4,6 +4,7 @@ mod card;
 mod classes;
 mod clients;
 mod idle;
+mod rules;
 
 use std::path::PathBuf;
 
@@ -14,6 +15,7 @@ use forebay_settings::{Settings as _, choices, settings};
 pub use classes::{ClassSettings, PolicyChoice};
 pub use clients::{ClientSettings, MacAddress, ReceiveChoice};
 pub(crate) use idle::readers;
+pub use rules::{Network, ProtocolChoice, RuleSettings};
 
 use crate::plan::MuxPlan;
 
@@ -76,6 +78,7 @@ impl ConfigFile for MuxPlan {
         MuxSettings::SECTION,
         ClassSettings::SECTION,
         ClientSettings::SECTION,
+        RuleSettings::SECTION,
     ];
 
     fn of(document: &Document<'_>) -> Option<Self> {
@@ -94,6 +97,8 @@ impl ConfigFile for MuxPlan {
         let clients = document.many::<ClientSettings>();
         clients::check(&clients, &said, &block);
         idle::check(&classes, &clients);
+        let rules = document.many::<RuleSettings>();
+        rules::check(&rules, &clients);
         if !document.is_clean() {
             return None;
         }
@@ -101,6 +106,7 @@ impl ConfigFile for MuxPlan {
             settings: said,
             classes: classes.into_iter().map(|(said, _)| said).collect(),
             clients: clients.into_iter().map(|(said, _)| said).collect(),
+            rules: rules.into_iter().map(|(said, _)| said).collect(),
         };
         // What the engine refuses is told before any card is opened.
         if let Err(error) = plan.check() {

@@ -9,7 +9,9 @@ use forebay_mux::transmit::{ClassConfig, Sender};
 use forebay_mux::{ClientConfig, ClientId, Mac, Mux, MuxConfig, SourceLimits};
 use forebay_wire::packet::{TCP, UDP};
 
-use crate::config::{ClassSettings, ClientSettings, MuxSettings, PolicyChoice, ReceiveChoice};
+use crate::config::{
+    ClassSettings, ClientSettings, MuxSettings, PolicyChoice, ReceiveChoice, RuleSettings,
+};
 use crate::driver::{Driver, SharedMemory};
 use crate::error::MuxError;
 
@@ -29,6 +31,8 @@ pub struct MuxPlan {
     pub classes: Vec<ClassSettings>,
     /// Places for clients, by their numbers.
     pub clients: Vec<ClientSettings>,
+    /// Frames for clients whose own keys are not enough.
+    pub rules: Vec<RuleSettings>,
 }
 
 /// How long frames of a link are, and so the buffers.
@@ -138,9 +142,16 @@ impl MuxPlan {
         Ok(Mux::new(&config, self.classifier()?)?)
     }
 
-    fn classifier(&self) -> Result<Classifier, RuleError> {
-        let rules = self.places().map(|(client, said)| said.rules(client));
-        let rules: Vec<_> = rules.collect::<Result<Vec<_>, _>>()?.concat();
+    pub(crate) fn classifier(&self) -> Result<Classifier, RuleError> {
+        let mut rules = Vec::new();
+        for (client, said) in self.places() {
+            let of_it = self.rules.iter().filter(|rule| rule.is_of(said));
+            let before = rules.len();
+            rules.extend(of_it.map(|rule| rule.rule(client, said)));
+            if rules.len() == before {
+                rules.extend(said.rules(client));
+            }
+        }
         let wishes: Vec<_> = self
             .places()
             .map(|(client, said)| said.wish(client))
@@ -191,7 +202,7 @@ impl ClientSettings {
         self.receive == ReceiveChoice::Shared
     }
 
-    fn rules(&self, client: ClientId) -> Result<Vec<Rule>, RuleError> {
+    fn rules(&self, client: ClientId) -> Vec<Rule> {
         let whole = Rule {
             destination_mac: Some(self.mac()),
             vlan: self.vlan,
@@ -207,10 +218,10 @@ impl ClientSettings {
         };
         let of_ports = [ports(UDP, &self.udp_ports), ports(TCP, &self.tcp_ports)].concat();
         if of_ports.is_empty() {
-            return Ok(vec![whole]);
+            return vec![whole];
         }
         if self.address.is_empty() {
-            return Ok(of_ports);
+            return of_ports;
         }
         let to = |rule: Rule| {
             self.address.iter().map(move |ip| Rule {
@@ -218,7 +229,7 @@ impl ClientSettings {
                 ..rule
             })
         };
-        Ok(of_ports.into_iter().flat_map(to).collect())
+        of_ports.into_iter().flat_map(to).collect()
     }
 
     fn wish(&self, client: ClientId) -> Wish {
