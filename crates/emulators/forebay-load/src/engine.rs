@@ -1,6 +1,7 @@
 //! The engine: which packets are due, and what becomes of them.
 
 use forebay_emu::rng::hash;
+use forebay_ledger::Leak;
 use forebay_wire::load::{HEAD_BYTES, LoadError, LoadHead};
 
 use crate::account::{AnswerDrop, Counts, FlightDrop, SendDrop};
@@ -48,7 +49,14 @@ pub struct Load {
     end_ns: Option<u64>,
     /// None is made then, whenever it was due.
     over_ns: Option<u64>,
+    leak: Leak,
 }
+
+/// The account of packets to send, and that of what comes.
+const SEND: &str = "load_send";
+const ANSWER: &str = "load_answer";
+/// Accounts at which packets can be made to vanish ([`Load::leak`]).
+pub const HOPS: &[&str] = &[SEND, ANSWER];
 
 impl Load {
     /// Begins at `now_ns`, of any clock that never jumps.
@@ -67,14 +75,21 @@ impl Load {
             end_ns,
             over_ns: end_ns.map(|end_ns| end_ns.saturating_add(CATCH_UP_NS)),
             config,
+            leak: Leak::off(),
         })
+    }
+
+    /// Has packets vanish uncounted from now on at one of [`HOPS`], for tests of the books.
+    pub fn leak(&mut self, leak: Leak) {
+        self.leak = leak;
     }
 
     /// The packets of a target that are to be sent now, in order.
     pub fn poll_due(&mut self, target: usize, now_ns: u64) -> &[Due] {
         let ends = (self.end_ns, self.over_ns);
         let target = &mut self.targets[target];
-        target.make(&self.config.sizes, now_ns, ends);
+        let is_leaking = || self.leak.take(SEND);
+        target.make(&self.config.sizes, now_ns, ends, is_leaking);
         target.waiting()
     }
 
@@ -121,6 +136,13 @@ impl Load {
         stamp_ns: Option<u64>,
     ) -> Came {
         let sequence = self.read(target, packet);
+        // Counted as one that came, and as nothing else.
+        let sequence = match sequence {
+            Ok(_) if self.leak.take(ANSWER) => {
+                return self.targets[target].vanished(packet.len());
+            }
+            other => other,
+        };
         self.targets[target].came(packet.len(), sequence, (now_ns, stamp_ns))
     }
 

@@ -47,5 +47,5 @@ pub use config::{
     Config, ConfigError, PACKET_BYTES_MAX, Pace, Rate, Sizes, TARGETS_MAX, WINDOW_MAX, WINDOWS_MAX,
     target_name,
 };
-pub use engine::{BATCH_PACKETS, CATCH_UP_NS, Came, Due, Load};
+pub use engine::{BATCH_PACKETS, CATCH_UP_NS, Came, Due, HOPS, Load};
 pub use moments::Moments;

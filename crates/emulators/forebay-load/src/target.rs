@@ -74,14 +74,22 @@ impl Target {
     }
 
     /// Makes what is due.
-    pub(crate) fn make(&mut self, sizes: &Sizes, now_ns: u64, ends: Ends) {
+    pub(crate) fn make(
+        &mut self,
+        sizes: &Sizes,
+        now_ns: u64,
+        ends: Ends,
+        mut is_leaking: impl FnMut() -> bool,
+    ) {
         while let Some(due_ns) = self.due_ns(now_ns, ends).filter(|at_ns| *at_ns <= now_ns) {
             let bytes = sizes.of(self.sequence);
-            self.waiting.push_back(Due {
-                sequence: self.sequence,
-                bytes,
-                due_ns,
-            });
+            if !is_leaking() {
+                self.waiting.push_back(Due {
+                    sequence: self.sequence,
+                    bytes,
+                    due_ns,
+                });
+            }
             self.sequence += 1;
             self.send.due.add(bytes);
             if let Next::Open(schedule) = &mut self.next {
@@ -116,6 +124,12 @@ impl Target {
         if let Some(ns) = self.window.stamp(sequence, stamp_ns) {
             self.kernel_rtt.take(ns);
         }
+    }
+
+    /// A packet came that vanishes.
+    pub(crate) const fn vanished(&mut self, bytes: usize) -> Came {
+        self.answer.came.add(bytes);
+        Came::Dropped(AnswerDrop::Foreign)
     }
 
     /// A packet came, or what is none by this reason.

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use forebay_ledger::Reason;
+use forebay_ledger::{Leak, Reason};
 use forebay_run::record::Record;
 use forebay_run::run_dir::RunEnd;
 use forebay_run::{Host, System};
@@ -96,7 +96,7 @@ pub struct RawEchoSummary {
 }
 
 impl System for EchoPlan {
-    const HOPS: &'static [&'static str] = &[];
+    const HOPS: &'static [&'static str] = &[ECHO];
     type Summary = EchoSummary;
     type Error = LoadError;
 
@@ -105,6 +105,7 @@ impl System for EchoPlan {
         // With fewer descriptors some connections are not taken in.
         let _ = raise_open_files();
         let mut echo = Echo::open(&self)?;
+        echo.leak = host.leak.clone();
         let control = self.ipbench.map(Control::open).transpose()?;
         let mut books = EchoBooks::open(self.raw.is_some(), self.out.as_deref(), &mut tell)?;
         if let Some(duration) = self.duration {
@@ -179,7 +180,11 @@ struct Echo {
     accepted: u64,
     udp: EchoCounts,
     tcp: EchoCounts,
+    leak: Leak,
 }
+
+/// The account of what goes back, at which datagrams can be made to vanish.
+const ECHO: &str = "echo";
 
 /// Opens them.
 fn listen(address: SocketAddr) -> Result<Sockets, LoadError> {
@@ -234,6 +239,7 @@ impl Echo {
             accepted: 0,
             udp: EchoCounts::default(),
             tcp: EchoCounts::default(),
+            leak: Leak::off(),
         })
     }
 
@@ -271,6 +277,9 @@ impl Echo {
         for index in 0..datagrams {
             let payload = self.received.payload(index);
             self.udp.came.add(payload.len());
+            if self.leak.take(ECHO) {
+                continue;
+            }
             match self.received.datagram(index).from {
                 Some(from) => outgoing.push(Outgoing::addressed(payload, from)),
                 None => self.udp.lose(EchoDrop::Refused, payload.len()),

@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use forebay_ledger::Reason;
-use forebay_load::{Config, Load, target_name};
+use forebay_load::{Config, HOPS, Load, target_name};
 pub use forebay_load::{ConfigError, PACKET_BYTES_MAX, Pace, Rate, Sizes, TARGETS_MAX};
 use forebay_run::record::Record;
 use forebay_run::run_dir::RunEnd;
@@ -162,7 +162,7 @@ fn of_kind<T>(
 }
 
 impl System for LoadPlan {
-    const HOPS: &'static [&'static str] = &[];
+    const HOPS: &'static [&'static str] = HOPS;
     type Summary = LoadSummary;
     type Error = LoadError;
 
@@ -188,6 +188,7 @@ impl System for LoadPlan {
         }
         let (begun_ns, ticks) = (monotonic_ns(), CpuTicks::read());
         let mut load = Load::new(self.config(), begun_ns)?;
+        load.leak(host.leak.clone());
         for (at, why) in unopened.iter().enumerate() {
             if let Some(why) = why {
                 host.warn(&format!("target {}: {why}", target_name(at)));

@@ -471,10 +471,11 @@ impl ReceivePool {
         held
     }
 
-    /// Loses a buffer of a client, as a mistake in this file would.
-    #[cfg(test)]
+    /// Loses a buffer that a client has, as a mistake in this file would; nothing of one that it has not.
     pub(crate) fn lose(&mut self, client: ClientId, buffer: BufferId) {
-        if let Some(holder) = &mut self.holders[client.index()] {
+        let is_one = (buffer.0 as usize) < self.buffers.len();
+        let holder = self.holders[client.index()].as_mut().filter(|_| is_one);
+        if let Some(holder) = holder.filter(|holder| holder.has(buffer.0)) {
             holder.flip(buffer.0);
         }
     }

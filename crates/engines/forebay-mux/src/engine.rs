@@ -8,11 +8,12 @@ mod lies;
 
 use core::fmt;
 
+use forebay_ledger::Leak;
 use thiserror::Error;
 
 use crate::account::{ClientCounts, DeliveryCounts, FrameCounts, Residual};
 use crate::buffers::{BufferId, DeliveryDrop, Lent, ReceivePool, ReturnFault, Share, ShareError};
-use crate::classify::{Classifier, Verdict};
+use crate::classify::{Classifier, FrameDrop, Verdict};
 use crate::client::{CLIENTS_MAX, ClientId, ClientSet};
 use crate::descriptor::{Descriptor, DescriptorCheck, DescriptorFault, TransmitLimits};
 use crate::policy::PolicyConfig;
@@ -108,7 +109,17 @@ pub struct Mux {
     known: ClientSet,
     faults_of_a_kind_max: Option<u32>,
     room: [u8; ANSWER_BYTES_MAX],
+    leak: Leak,
 }
+
+/// Accounts and links at which frames and packets can be made to vanish ([`Mux::leak`]).
+pub const HOPS: [&str; 5] = [
+    "mux_classify",
+    "mux_deliver",
+    "mux_queue",
+    "mux_receive",
+    "mux_transmit",
+];
 
 impl fmt::Debug for Mux {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -140,7 +151,13 @@ impl Mux {
             known: ClientSet::EMPTY,
             faults_of_a_kind_max: config.faults_of_a_kind_max,
             room: [0; ANSWER_BYTES_MAX],
+            leak: Leak::off(),
         })
+    }
+
+    /// Has items vanish uncounted from now on at one of [`HOPS`], for tests of the books.
+    pub fn leak(&mut self, leak: Leak) {
+        self.leak = leak;
     }
 
     /// Takes other rules, for frames from now on.
@@ -273,6 +290,9 @@ impl Mux {
     fn judge(&mut self, frame: &[u8]) -> Verdict {
         let verdict = self.classifier.classify(frame);
         match verdict {
+            Verdict::Client(_) if self.leak.take("mux_classify") => {
+                return Verdict::Dropped(FrameDrop::Unmatched);
+            }
             Verdict::Dropped(why) => self.frames.dropped[why].add(frame.len() as u32),
             _ => self.frames.matched.add(frame.len() as u32),
         }
@@ -290,6 +310,13 @@ impl Mux {
     ) {
         self.known.insert(client);
         self.deliveries[client.index()].came.add(bytes);
+        if self.leak.take("mux_deliver") {
+            return;
+        }
+        if self.leak.take("mux_queue") {
+            self.deliveries[client.index()].given.add(bytes);
+            return;
+        }
         let given = self.pool.give(client, bytes, card);
         self.deliveries[client.index()].end(client, bytes, given, outlet);
     }
@@ -328,6 +355,10 @@ impl Mux {
     /// Takes back a receive buffer that a client names.
     #[inline]
     pub fn take_back(&mut self, client: ClientId, buffer: BufferId) -> Returned {
+        if self.leak.take("mux_receive") {
+            self.pool.lose(client, buffer);
+            return Returned::Taken;
+        }
         let Err(fault) = self.pool.take_back(client, buffer) else {
             return Returned::Taken;
         };
@@ -417,7 +448,11 @@ impl Mux {
     /// Says what became of a packet that [`Self::poll`] gave: the card took it, or not. Whether its buffer goes back to its client, which is still there.
     #[inline]
     pub fn finish(&mut self, client: ClientId, packet: Packet, is_sent: bool) -> bool {
-        self.transmit.finish(client, packet, is_sent);
+        if self.leak.take("mux_transmit") {
+            self.transmit.lose_in_card(client, packet);
+        } else {
+            self.transmit.finish(client, packet, is_sent);
+        }
         self.give_back(client, packet.buffer)
     }
 

@@ -94,7 +94,7 @@ pub mod transmit;
 
 pub use account::Items;
 pub use client::{CLIENTS_MAX, ClientId, ClientSet};
-pub use engine::{ClientConfig, ClientError, Mux, MuxConfig, Outlet, Refused, Returned};
+pub use engine::{ClientConfig, ClientError, HOPS, Mux, MuxConfig, Outlet, Refused, Returned};
 pub use forebay_settings::OutOfRange;
 pub use mac::Mac;
 pub use source::{Source, SourceLimits};

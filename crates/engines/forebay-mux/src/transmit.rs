@@ -449,6 +449,13 @@ impl Transmit {
         }
     }
 
+    /// Loses a packet that was given to the card, as a mistake in this file would.
+    pub(crate) fn lose_in_card(&mut self, client: ClientId, packet: Packet) {
+        let queue = &mut self.queues[client.index()];
+        queue.in_card.sub(packet.bytes);
+        queue.counts.held_now.sub(packet.bytes);
+    }
+
     /// Packets of a client that wait.
     #[must_use]
     pub fn waiting(&self, client: ClientId) -> usize {

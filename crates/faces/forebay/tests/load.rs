@@ -18,7 +18,14 @@ use tempfile::TempDir;
 
 /// An echo of the binary at work, and where it listens.
 fn echo(out: &TempDir) -> (Run, String) {
+    echo_leaking(out, "")
+}
+
+fn echo_leaking(out: &TempDir, leak: &str) -> (Run, String) {
     let mut command = forebay();
+    if !leak.is_empty() {
+        command.env("FOREBAY_LEAK", leak);
+    }
     command.args(["load", "--echo", "127.0.0.1:0", "--format", "json", "--out"]);
     let run = start(command.arg(out.path().join("echo")));
     let address = wait_for("the echo", || {
@@ -64,6 +71,32 @@ fn far_end(mut answers: impl FnMut(u64, &mut [u8], &dyn Fn(&[u8])) + Send + 'sta
 
 /// A time-out that no process of a busy host oversleeps.
 const LONG: &str = "20s";
+
+#[test]
+fn what_vanishes_in_load_or_echo_is_named_by_its_books() {
+    for hop in ["load_send", "load_answer", "echo"] {
+        let folder = TempDir::new().unwrap();
+        let is_of_echo = hop == "echo";
+        let leak = format!("{hop}:3");
+        let (run, address) = echo_leaking(&folder, if is_of_echo { &leak } else { "" });
+        let out = folder.path().join("load");
+        let mut command = forebay();
+        command.args(["load", &address, "--rate", "500pps", "--duration", "200ms"]);
+        command.args(["--timeout", "100ms", "--format", "json", "--out"]);
+        if !is_of_echo {
+            command.env("FOREBAY_LEAK", &leak);
+        }
+        let code = i32::from(!is_of_echo);
+        start(command.arg(&out)).end().json_of(code);
+        end(run, i32::from(is_of_echo));
+        let books = if is_of_echo {
+            folder.path().join("echo")
+        } else {
+            out
+        };
+        rig::offenders::assert_leaked(&books, hop, "packets", 3);
+    }
+}
 
 #[test]
 fn what_is_sent_is_echoed_and_answered() {

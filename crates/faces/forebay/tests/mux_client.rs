@@ -51,7 +51,7 @@ impl World {
             folder.path().display()
         );
         fs::write(folder.path().join("mux.toml"), text).unwrap();
-        let daemon = Self::daemon(folder.path());
+        let daemon = start(&mut Self::daemon(folder.path()));
         Self {
             folder,
             program,
@@ -59,10 +59,41 @@ impl World {
         }
     }
 
-    fn daemon(folder: &Path) -> Run {
+    fn daemon(folder: &Path) -> Command {
         let mut command = forebay();
         command.args(["mux", "run", "--format", "json"]);
-        start(command.arg(folder.join("mux.toml")))
+        command.arg(folder.join("mux.toml"));
+        command
+    }
+
+    /// Another daemon and a client, of which one has an item vanish: its books name the place.
+    fn leak(&self, hop: &str, is_of_daemon: bool) {
+        let mut daemon = Self::daemon(self.folder.path());
+        let leak = format!("{hop}:1");
+        if is_of_daemon {
+            daemon.env("FOREBAY_LEAK", &leak);
+        }
+        let daemon = start(&mut daemon);
+        // The far end asks for the client's address anew.
+        sh("ip neighbour flush dev near");
+        let mut client = self.command("echo", &[]);
+        if !is_of_daemon {
+            client.env("FOREBAY_LEAK", &leak);
+        }
+        let client = self.started(&mut client);
+        let mut asked = forebay();
+        asked.args(["load", CLIENT, "--rate", "200pps", "--duration", "200ms"]);
+        let asked = start(asked.args(["--timeout", "100ms"])).end();
+        assert_eq!(asked.code(), Some(0), "{hop}: {}", asked.stderr);
+        let end = |run: Run, is_leaking: bool| {
+            assert!(signal("INT", run.pid()));
+            let json = run.end().json_of(i32::from(is_leaking));
+            assert_eq!(number(&json, "residual_items"), u64::from(is_leaking), "{json}");
+        };
+        end(client, !is_of_daemon);
+        end(daemon, is_of_daemon);
+        let books = self.path(if is_of_daemon { "mux" } else { "client" });
+        rig::offenders::assert_leaked(&books, hop, "packets", 1);
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -81,9 +112,11 @@ impl World {
 
     /// A client at its place.
     fn client(&self, workload: &str, more: &[&str]) -> Run {
-        let mut command = self.command(workload, more);
-        command.uid(NOBODY).gid(NOBODY).current_dir("/");
-        let run = start(&mut command);
+        self.started(&mut self.command(workload, more))
+    }
+
+    fn started(&self, command: &mut Command) -> Run {
+        let run = start(command.uid(NOBODY).gid(NOBODY).current_dir("/"));
         wait_for("the place", || {
             run.said()
                 .contains("one is 02:00:00:00:00:01")
@@ -337,7 +370,7 @@ fn a_client_takes_its_place_again_when_a_killed_multiplexer_is_back() {
     wait_for("the news", || {
         client.said().contains("is gone").then_some(())
     });
-    world.daemon = World::daemon(world.folder.path());
+    world.daemon = start(&mut World::daemon(world.folder.path()));
     wait_for("the place", || {
         client
             .said()
@@ -358,6 +391,32 @@ fn a_client_takes_its_place_again_when_a_killed_multiplexer_is_back() {
 }
 
 /// The slice of CPU time of a process's first thread as the kernel has it, in ns; nothing: it does not show it, or cannot change it (before Linux 6.12).
+
+#[test]
+fn what_vanishes_at_a_hop_of_daemon_or_client_is_named_by_its_books() {
+    if !is_inside("what_vanishes_at_a_hop_of_daemon_or_client_is_named_by_its_books") {
+        return;
+    }
+    let mut world = World::new();
+    let of_daemon = [
+        "mux_classify",
+        "mux_deliver",
+        "mux_queue",
+        "mux_receive",
+        "mux_transmit",
+        "mux_answer",
+    ];
+    let idle = std::mem::replace(&mut world.daemon, start(&mut Command::new("true")));
+    wait_for("the socket", || world.path("socket").exists().then_some(()));
+    end(idle);
+    for hop in of_daemon {
+        world.leak(hop, true);
+    }
+    for hop in ["client_work", "client_send"] {
+        world.leak(hop, false);
+    }
+}
+
 fn slice_ns(pid: u32) -> Option<u64> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release.split(['.', '-']).map_while(|it| it.parse().ok());

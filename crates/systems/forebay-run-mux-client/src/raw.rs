@@ -2,12 +2,14 @@
 //! so that checksums stay right. Generated load without a datagram (`forebay load --raw`) goes back as the frame that it is.
 
 use forebay_client::{Client, ClientError};
+use forebay_ledger::Leak;
 use forebay_wire::load::{ETHERTYPE, LoadHead};
 use forebay_wire::packet::Ip;
 use forebay_wire::packet::link::{self, ETHERNET_HEADER_BYTES, EtherType, ethernet};
 use forebay_wire::packet::udp::Datagram;
 
 use crate::counts::{Amount, SendCounts, WorkCounts, WorkDrop};
+use crate::workload::{SEND, WORK};
 
 const UDP: u8 = 17;
 const MAC_BYTES: usize = 6;
@@ -113,6 +115,7 @@ impl Raw {
         &mut self,
         work: &mut WorkCounts,
         send: &mut SendCounts,
+        leak: &mut Leak,
     ) -> Result<bool, ClientError> {
         for number in 0..BATCH {
             if !self.client.receive_into(&mut self.frame)? {
@@ -120,7 +123,7 @@ impl Raw {
             }
             let mac = self.client.welcome().mac;
             match turn_round(&mut self.frame, mac, self.port) {
-                Some(bytes) => self.answer(bytes, work, send)?,
+                Some(bytes) => self.answer(bytes, work, send, leak)?,
                 None => self.others += 1,
             }
         }
@@ -132,8 +135,12 @@ impl Raw {
         bytes: usize,
         work: &mut WorkCounts,
         send: &mut SendCounts,
+        leak: &mut Leak,
     ) -> Result<(), ClientError> {
         work.came.add(1, bytes);
+        if leak.take(WORK) {
+            return Ok(());
+        }
         // A frame that came is none that is too long to go.
         if !self.client.is_ready()? {
             work.dropped[WorkDrop::NoRoom].add(1, bytes);
@@ -141,6 +148,9 @@ impl Raw {
         }
         work.answered.add(1, bytes);
         send.due.add(1, bytes);
+        if leak.take(SEND) {
+            return Ok(());
+        }
         match self.client.send(&self.frame) {
             Ok(()) => self.sent.add(1, bytes),
             Err(forebay_client::SendError::Client(error)) => {

@@ -21,7 +21,7 @@ use crate::raw::Raw;
 use crate::session::{Session, Totals};
 use crate::stack::Stack;
 use crate::summary::{MuxClientSummary, Place};
-use crate::workload::{Kind, Workload};
+use crate::workload::{HOPS, Kind, Workload};
 
 /// Longest wait for the multiplexer's answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -96,7 +96,7 @@ fn may_come(error: &MuxClientError) -> bool {
 }
 
 impl System for MuxClientPlan {
-    const HOPS: &'static [&'static str] = &[];
+    const HOPS: &'static [&'static str] = HOPS;
     type Summary = MuxClientSummary;
     type Error = MuxClientError;
 
@@ -114,7 +114,7 @@ impl System for MuxClientPlan {
         let place = Place::of(session.welcome());
         host.say(format_args!("{} is {place}", self.name));
         let mut work = Work {
-            workload: Workload::new(self.workload),
+            workload: Workload::new(self.workload).leaking(host.leak.clone()),
             plan: &self,
             totals: Totals::default(),
             books,

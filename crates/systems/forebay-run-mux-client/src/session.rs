@@ -100,7 +100,7 @@ impl Session {
                 totals.send.due = workload.due();
                 worked
             }
-            Self::Raw(raw) => raw.turn(&mut totals.work, &mut totals.send),
+            Self::Raw(raw) => raw.turn(&mut totals.work, &mut totals.send, workload.leak_mut()),
         }
     }
 

@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use forebay_client::protocol::Reason as No;
-use forebay_ledger::{Condition, Reason, Taint, TaintKind};
+use forebay_ledger::{Condition, Leak, Reason, Taint, TaintKind};
 use forebay_mux::buffers::BufferId;
 use forebay_mux::transmit::Packet;
 use forebay_mux::{ClientId, Mux};
@@ -66,6 +66,19 @@ const OUT: Duration = Duration::from_millis(100);
 const SLACK_NS: u64 = 1_000;
 /// Descriptors that one look tells of.
 const EVENTS: usize = 64;
+
+/// Where frames, packets and answers can be made to vanish: the engine's hops, and the responder's answers on their way to the card.
+const HOPS: &[&str] = &{
+    let [classify, deliver, queue, receive, transmit] = forebay_mux::HOPS;
+    [
+        classify,
+        deliver,
+        queue,
+        receive,
+        transmit,
+        arrivals::ANSWERS,
+    ]
+};
 
 const DOOR: u64 = 0;
 const RECEIVE: u64 = 1;
@@ -137,6 +150,8 @@ pub(crate) struct Daemon {
     lacks_counts: bool,
     /// Nothing is read of the card before each place has a client: of files, which would be read through before one could come.
     is_early: bool,
+    /// What vanishes on purpose, of the responder's answers; the engine has its own.
+    leak: Leak,
 }
 
 impl Daemon {
@@ -184,6 +199,7 @@ impl Daemon {
             watch,
             lacks_counts: false,
             is_early: true,
+            leak: Leak::off(),
             plan,
         };
         if daemon.plan.settings.driver != DriverChoice::Pcap {
@@ -444,7 +460,7 @@ impl Daemon {
 }
 
 impl System for MuxPlan {
-    const HOPS: &'static [&'static str] = &[];
+    const HOPS: &'static [&'static str] = HOPS;
     type Summary = MuxSummary;
     type Error = MuxError;
 
@@ -460,6 +476,8 @@ impl System for MuxPlan {
             host.warn(&error.to_string());
         }
         let mut daemon = Daemon::open(self)?;
+        daemon.mux.leak(host.leak.clone());
+        daemon.leak = host.leak.clone();
         let (plan, card) = (daemon.plan.clone(), daemon.driver.card.name().to_owned());
         let out = Some(plan.settings.directory.as_path()).filter(|it| !it.as_os_str().is_empty());
         let mut books = Books::open(out, &plan, &card, &mut |line| host.warn(line))?;

@@ -107,6 +107,33 @@ fn a_lost_buffer_is_left_over() {
     assert_eq!(mux.residual(), lost);
 }
 
+/// What vanishes on purpose is left over by one frame or packet, at whichever hop.
+#[test]
+fn what_is_leaked_at_a_hop_is_left_over() {
+    for hop in HOPS {
+        let (mut mux, given, in_card) = busy();
+        mux.leak(format!("{hop}:1").parse().unwrap());
+        let mut more = Given::default();
+        let mut frame = TO.0.to_vec();
+        frame.resize(100, 8);
+        mux.handle_frame(&frame, &mut more);
+        assert_eq!(mux.take_back(CLIENT, given[0]), Returned::Taken, "{hop}");
+        mux.finish(CLIENT, in_card, true);
+        let lost = mux.residual();
+        assert_eq!(lost.items, 1, "{hop}");
+        assert!([100, 200].contains(&lost.bytes), "{hop}: {lost:?}");
+        // And no more than that.
+        mux.handle_frame(&frame, &mut more);
+        assert_eq!(mux.take_back(CLIENT, given[1]), Returned::Taken, "{hop}");
+        assert_eq!(mux.residual(), lost, "{hop}");
+    }
+    // What a client lies about is not leaked in its place.
+    let (mut mux, ..) = busy();
+    mux.leak("mux_receive:1".parse().unwrap());
+    mux.take_back(CLIENT, BufferId(1 << 30));
+    assert!(mux.residual().is_zero());
+}
+
 /// So is a packet that its queue has lost; and the one that is in the card is not.
 #[test]
 fn a_lost_packet_is_left_over() {

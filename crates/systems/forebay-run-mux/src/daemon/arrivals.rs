@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use forebay_ledger::Leak;
 use forebay_mux::buffers::{BufferId, Lent};
 use forebay_mux::{ClientId, Mux, Outlet};
 
@@ -14,6 +15,8 @@ use crate::lane::Lane;
 /// After so many of them clients are shown what they have, and what they gave back is taken: a driver may visit more than it is asked for, and a client's queue
 /// may be shorter than that.
 const PORTION: usize = 64;
+/// The account of the responder's answers.
+pub(super) const ANSWERS: &str = "mux_answer";
 
 /// Where frames of the card go.
 pub(super) struct Arrivals<'a> {
@@ -26,6 +29,7 @@ pub(super) struct Arrivals<'a> {
     pub(super) leaving: &'a mut Vec<Leaving>,
     pub(super) signals: &'a mut u64,
     pub(super) visited: usize,
+    pub(super) leak: &'a mut Leak,
 }
 
 /// Where the engine gives a frame to.
@@ -37,6 +41,7 @@ struct Outward<'a> {
     send: &'a mut dyn SendSide,
     answers: &'a mut AnswerCounts,
     given: &'a mut VecDeque<Given>,
+    leak: &'a mut Leak,
 }
 
 impl Outlet for Outward<'_> {
@@ -51,6 +56,9 @@ impl Outlet for Outward<'_> {
     fn answer(&mut self, frame: &[u8]) {
         let bytes = frame.len() as u32;
         self.answers.made.add(bytes);
+        if self.leak.take(ANSWERS) {
+            return;
+        }
         match self.send.send(frame) {
             Sent::Taken => self.given.push_back(Given::Answer(bytes)),
             Sent::NoRoom | Sent::Refused(_) => self.answers.dropped.add(bytes),
@@ -78,6 +86,7 @@ impl Arrivals<'_> {
             send: self.send,
             answers: self.answers,
             given: self.given,
+            leak: self.leak,
         };
         (self.mux, outward)
     }

@@ -84,6 +84,7 @@ impl Daemon {
             leaving,
             signals,
             shared,
+            leak,
             ..
         } = self;
         let is_shared = shared.is_some();
@@ -97,6 +98,7 @@ impl Daemon {
             leaving,
             signals,
             visited: 0,
+            leak,
         };
         let card = &mut driver.receive;
         let received = match is_shared {
