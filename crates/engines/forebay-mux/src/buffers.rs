@@ -471,11 +471,16 @@ impl ReceivePool {
         held
     }
 
-    /// Loses a buffer that a client has, as a mistake in this file would; nothing of one that it has not.
-    pub(crate) fn lose(&mut self, client: ClientId, buffer: BufferId) {
+    /// Whether a client has this buffer.
+    pub(crate) fn holds(&self, client: ClientId, buffer: BufferId) -> bool {
         let is_one = (buffer.0 as usize) < self.buffers.len();
-        let holder = self.holders[client.index()].as_mut().filter(|_| is_one);
-        if let Some(holder) = holder.filter(|holder| holder.has(buffer.0)) {
+        let holder = self.holders[client.index()].as_ref().filter(|_| is_one);
+        holder.is_some_and(|holder| holder.has(buffer.0))
+    }
+
+    /// Loses a buffer of a client, as a mistake in this file would.
+    pub(crate) fn lose(&mut self, client: ClientId, buffer: BufferId) {
+        if let Some(holder) = &mut self.holders[client.index()] {
             holder.flip(buffer.0);
         }
     }

@@ -19,7 +19,9 @@ use crate::descriptor::{Descriptor, DescriptorCheck, DescriptorFault, TransmitLi
 use crate::policy::PolicyConfig;
 use crate::responder::{ANSWER_BYTES_MAX, Responder, ResponderCounts};
 use crate::source::Source;
-use crate::transmit::{ClassConfig, Next, Packet, Sender, SenderError, Transmit, TransmitDrop};
+use crate::transmit::{
+    ClassConfig, Link, Next, Packet, Sender, SenderError, Transmit, TransmitDrop,
+};
 use forebay_settings::{OutOfRange, in_range};
 
 /// What a multiplexer is made with.
@@ -160,6 +162,14 @@ impl Mux {
         self.leak = leak;
     }
 
+    /// Gives the card no more from now on than a link behind it takes.
+    ///
+    /// # Errors
+    /// As [`Transmit::set_link`].
+    pub fn set_link(&mut self, link: Option<Link>) -> Result<(), OutOfRange> {
+        self.transmit.set_link(link)
+    }
+
     /// Takes other rules, for frames from now on.
     pub fn set_classifier(&mut self, classifier: Classifier) {
         self.classifier = classifier;
@@ -291,6 +301,7 @@ impl Mux {
         let verdict = self.classifier.classify(frame);
         match verdict {
             Verdict::Client(_) if self.leak.take("mux_classify") => {
+                // It is for nobody any more, and counted as nothing.
                 return Verdict::Dropped(FrameDrop::Unmatched);
             }
             Verdict::Dropped(why) => self.frames.dropped[why].add(frame.len() as u32),
@@ -355,7 +366,9 @@ impl Mux {
     /// Takes back a receive buffer that a client names.
     #[inline]
     pub fn take_back(&mut self, client: ClientId, buffer: BufferId) -> Returned {
-        if self.leak.take("mux_receive") {
+        // What the client lies about is none that can be lost.
+        if self.leak.is_armed() && self.pool.holds(client, buffer) && self.leak.take("mux_receive")
+        {
             self.pool.lose(client, buffer);
             return Returned::Taken;
         }

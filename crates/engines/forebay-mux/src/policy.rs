@@ -3,6 +3,7 @@
 //! A [`Policy`] sees the packet at the head of each queue and the time. It says which client sends, or when to ask again, so that no caller polls. It holds no
 //! packet: it can be changed for another one, or given other numbers, while packets wait.
 
+pub(crate) mod bucket;
 mod deficit_round_robin;
 mod priority;
 mod round_robin;

@@ -4,6 +4,7 @@
 //! is older is dropped at the head of its queue, under a name of its own, so that a limiter shortens the queue and does not delay what comes behind it.
 //! Policies, their numbers, classes and bounds can be changed while packets wait; none is lost by that.
 
+mod link;
 mod queue;
 mod sender;
 
@@ -16,6 +17,8 @@ use crate::guard::Wait;
 use crate::policy::{Head, Policy, PolicyConfig, Queues, Turn, check_guard};
 use forebay_settings::{OutOfRange, in_range};
 
+pub use self::link::Link;
+use self::link::LinkPace;
 use self::queue::Queue;
 pub use self::queue::SendCounts;
 pub use self::sender::{Sender, SenderError};
@@ -91,6 +94,8 @@ pub struct Transmit {
     /// No head is older than its bound before this time. It may be early, and never is late.
     none_expires_before_ns: u64,
     clock_ns: u64,
+    /// None: the card says when it has no room.
+    link: Option<LinkPace>,
 }
 
 impl Transmit {
@@ -118,7 +123,24 @@ impl Transmit {
             heads: Box::new([Head::default(); CLIENTS_MAX]),
             none_expires_before_ns: u64::MAX,
             clock_ns: 0,
+            link: None,
         })
+    }
+
+    /// Gives the card no more from now on than a link behind it takes.
+    ///
+    /// # Errors
+    /// A number is outside its range.
+    pub fn set_link(&mut self, link: Option<Link>) -> Result<(), OutOfRange> {
+        self.link = link.map(LinkPace::new).transpose()?;
+        Ok(())
+    }
+
+    /// When the link takes the next packet, ns, if something waits and it takes none now.
+    #[inline]
+    fn link_busy_until_ns(&self) -> Option<u64> {
+        let link = self.link.as_ref().filter(|_| !self.ready.is_empty());
+        link.and_then(|link| link.busy_until_ns(self.clock_ns))
     }
 
     fn check(&self, sender: &Sender) -> Result<(), OutOfRange> {
@@ -322,6 +344,9 @@ impl Transmit {
     pub fn poll(&mut self, now_ns: u64, mut dropped: impl FnMut(ClientId, Packet)) -> Next {
         self.clock_ns = self.clock_ns.max(now_ns);
         self.expire(&mut dropped);
+        if let Some(ns) = self.link_busy_until_ns() {
+            return Next::AskAt(self.expiry_before(ns).unwrap_or(ns));
+        }
         match self.choose() {
             Turn::Send(client) => self.take(client),
             Turn::AskAt(ns) => Next::AskAt(self.expiry_before(ns).unwrap_or(ns)),
@@ -428,6 +453,9 @@ impl Transmit {
             return Next::Idle;
         };
         queue.in_card.add(packet.bytes);
+        if let Some(link) = &mut self.link {
+            link.take(packet.bytes, self.clock_ns);
+        }
         let policy = &mut self.classes[sender.class].policy;
         policy.sent(client, packet.bytes, self.clock_ns);
         self.look_at(client);

@@ -96,6 +96,9 @@ pub(crate) struct MuxBenchArgs {
     /// Rate of the wire in bit/s, each way, by a token bucket (tbf) on a switch (default: as fast as the hosts are).
     #[arg(long, value_name = "BITS", value_parser = parse_bytes)]
     wire_rate: Option<u64>,
+    /// Bits in a second that the daemon gives the card, with 24 bytes for each frame, so that its policy decides what waits (default: as many as the card takes).
+    #[arg(long, value_name = "BITS", value_parser = parse_bytes)]
+    link_rate: Option<u64>,
     /// How long the daemon leaves frames and packets to gather when much comes, 0 to 500 us, 0: never (default: that of `forebay mux run`).
     #[arg(long, value_name = "US", value_parser = clap::value_parser!(u32).range(0..=500))]
     gather_us: Option<u32>,
@@ -241,6 +244,7 @@ fn options(args: &MuxBenchArgs) -> Result<Options> {
             .receive_buffers
             .unwrap_or_else(|| mux::receive_buffers(count)),
         wire_bps: args.wire_rate,
+        link_bps: args.link_rate,
         gather_us: args.gather_us,
         driver_threads: args.driver_threads,
         has_baseline: !args.no_baseline,

@@ -60,7 +60,11 @@ settings! {
         receive_buffers: u32 [1..=65_536] = 4096,
         /// Buffers of each client for frames that it sends.
         transmit_buffers: u32 [1..=65_536] = 256,
-        /// When much comes (225 frames, packets and buffers in 1 ms: 60,000 echoes in a second), the daemon leaves it to gather for so long before it goes on, in us: fewer wake-ups, and round trips that are longer by twice as much. 0: never.
+        /// Bits in a second that a link behind the card takes: no more is given to the card, so that policies decide which packets wait, and not a switch which are lost.
+        link_rate_bps: Option<u64> [8000..=1_000_000_000_000] => "as fast as the card takes them",
+        /// Bytes that each packet takes on that link beside its own: preamble, check sum and gap of Ethernet.
+        link_overhead_bytes: u32 [0..=256] = 24,
+        /// When much comes (225 frames, packets and buffers in 1 ms: 60,000 echoes in a second), the daemon leaves it to gather for so long before it goes on, in us: fewer wake-ups, and round trips that are longer by twice as much at least. 0: never.
         gather_us: u32 [0..=500] = 0,
         /// The kernel gives the daemon its time on a CPU in pieces of so long, in us, from Linux 6.12 on: less at a time and sooner, and no more altogether. 1 to 99 are as 100; 0: as any other process, some ms.
         slice_us: u32 [0..=100_000] = 100,

@@ -5,7 +5,7 @@ use forebay_mux::buffers::Share;
 use forebay_mux::classify::{Classifier, Multicast, Prefix, Rule, RuleError, Wish};
 use forebay_mux::descriptor::TransmitLimits;
 use forebay_mux::responder::Address;
-use forebay_mux::transmit::{ClassConfig, Sender};
+use forebay_mux::transmit::{ClassConfig, Link, Sender};
 use forebay_mux::{ClientConfig, ClientId, Mac, Mux, MuxConfig, SourceLimits};
 use forebay_wire::packet::{TCP, UDP};
 
@@ -17,8 +17,10 @@ use crate::error::MuxError;
 
 /// Bytes that a VLAN tag adds to a frame.
 const TAG_BYTES: u32 = 4;
-/// Longest that a packet of a client with a limit waits, unless its file says otherwise: a window of the policy `window`.
+/// Longest that a packet of a client with a limit waits, unless its file, its rate or its window need more.
 const LIMITED_SOJOURN_US: u64 = 10_000;
+/// Two frames of the longest that Ethernet takes without a tag.
+const TWO_PACKETS_BITS: u64 = 2 * 1_518 * 8;
 /// Frames of pools have a multiple of so many bytes.
 const FRAME_STEP: u32 = 64;
 
@@ -139,7 +141,14 @@ impl MuxPlan {
             classes: self.class_configs()?,
             faults_of_a_kind_max: self.settings.faults_max(),
         };
-        Ok(Mux::new(&config, self.classifier()?)?)
+        let mut mux = Mux::new(&config, self.classifier()?)?;
+        let overhead_bytes = self.settings.link_overhead_bytes;
+        let link = self.settings.link_rate_bps.map(|rate_bps| Link {
+            rate_bps,
+            overhead_bytes,
+        });
+        mux.set_link(link)?;
+        Ok(mux)
     }
 
     pub(crate) fn classifier(&self) -> Result<Classifier, RuleError> {
@@ -159,6 +168,31 @@ impl MuxPlan {
         Classifier::new(&rules, &wishes)
     }
 
+    /// How a client sends.
+    pub(crate) fn sender(&self, said: &ClientSettings) -> Sender {
+        Sender {
+            class: said.class.into(),
+            queue_packets: said.transmit_queue,
+            sojourn_max_ns: self.sojourn_bound_us(said).map(|us| us * 1000),
+        }
+    }
+
+    /// The longest that packets of a client wait. Of one with a limit that is not its whole queue, unless its file says so: the time of two long packets at its rate, a window, or 10 ms.
+    pub(crate) fn sojourn_bound_us(&self, said: &ClientSettings) -> Option<u64> {
+        let classes = self.classes_or_usual();
+        let class = classes.get(usize::from(said.class));
+        let window_us = class.and_then(|class| match class.policy {
+            PolicyChoice::TokenBucket => Some(0),
+            PolicyChoice::Window => Some(class.window_us),
+            _ => None,
+        });
+        let by_itself = said.rate_bps.zip(window_us).map(|(rate_bps, window_us)| {
+            let packets_us = (TWO_PACKETS_BITS * 1_000_000).div_ceil(rate_bps);
+            packets_us.max(window_us).max(LIMITED_SOJOURN_US)
+        });
+        said.sojourn_max_us.or(by_itself).filter(|us| *us > 0)
+    }
+
     /// Takes a client in, or nothing of it.
     pub(crate) fn add(
         &self,
@@ -168,7 +202,8 @@ impl MuxPlan {
         sizes: Sizes,
     ) -> Result<(), MuxError> {
         let name = || said.name.clone().unwrap_or_default();
-        let config = said.client(self.settings.transmit_buffers, sizes);
+        let sender = self.sender(said);
+        let config = said.client(sender, self.settings.transmit_buffers, sizes);
         let added = mux.add_client(client, &config);
         added.map_err(|source| MuxError::Client {
             name: name(),
@@ -253,21 +288,6 @@ impl ClientSettings {
         }
     }
 
-    /// How it sends.
-    pub(crate) fn sender(&self) -> Sender {
-        Sender {
-            class: self.class.into(),
-            queue_packets: self.transmit_queue,
-            sojourn_max_ns: self.sojourn_bound_us().map(|us| us * 1000),
-        }
-    }
-
-    /// The longest that its packets wait: of a client with a limit so much that a full queue does not make it late, unless its file says otherwise.
-    fn sojourn_bound_us(&self) -> Option<u64> {
-        let by_itself = self.rate_bps.map(|_| LIMITED_SOJOURN_US);
-        self.sojourn_max_us.or(by_itself).filter(|us| *us > 0)
-    }
-
     /// The sender that its frames may name.
     pub(crate) fn source(&self) -> SourceLimits {
         SourceLimits {
@@ -276,10 +296,10 @@ impl ClientSettings {
         }
     }
 
-    fn client(&self, transmit_buffers: u32, sizes: Sizes) -> ClientConfig {
+    fn client(&self, sender: Sender, transmit_buffers: u32, sizes: Sizes) -> ClientConfig {
         ClientConfig {
             share: self.share(),
-            sender: self.sender(),
+            sender,
             limits: TransmitLimits {
                 buffers: transmit_buffers,
                 buffer_bytes: sizes.transmit.frame_bytes,
@@ -296,19 +316,41 @@ mod tests {
 
     #[test]
     fn a_client_with_a_limit_has_a_bound_on_waiting_unless_it_says_none() {
-        for (rate_bps, said, bound_ns) in [
-            (None, None, None),
-            (None, Some(12_000), Some(12_000_000)),
-            (Some(8_000), None, Some(10_000_000)),
-            (Some(8_000), Some(12_000), Some(12_000_000)),
-            (Some(8_000), Some(0), None),
+        use PolicyChoice::{Priority, TokenBucket, Window};
+        for (policy, rate_bps, said, bound_us) in [
+            (TokenBucket, None, None, None),
+            (TokenBucket, None, Some(12_000), Some(12_000)),
+            (TokenBucket, Some(100_000_000), None, Some(10_000)),
+            (TokenBucket, Some(100_000_000), Some(12_000), Some(12_000)),
+            (TokenBucket, Some(100_000_000), Some(0), None),
+            // Two packets are longer than that.
+            (TokenBucket, Some(1_000_000), None, Some(24_288)),
+            (TokenBucket, Some(8_000), None, Some(3_036_000)),
+            // As is its window.
+            (Window, Some(100_000_000), None, Some(50_000)),
+            (Window, Some(8_000), None, Some(3_036_000)),
+            // Nobody reads the rate.
+            (Priority, Some(100_000_000), None, None),
         ] {
             let client = ClientSettings {
                 rate_bps,
                 sojourn_max_us: said,
                 ..ClientSettings::default()
             };
-            assert_eq!(client.sender().sojourn_max_ns, bound_ns, "{client:?}");
+            let plan = MuxPlan {
+                classes: vec![ClassSettings {
+                    policy,
+                    window_us: 50_000,
+                    ..ClassSettings::default()
+                }],
+                ..MuxPlan::default()
+            };
+            let bound_ns = plan.sender(&client).sojourn_max_ns;
+            assert_eq!(
+                bound_ns,
+                bound_us.map(|us: u64| us * 1000),
+                "{policy:?} {client:?}"
+            );
         }
     }
 }

@@ -160,6 +160,8 @@ pub struct Options {
     pub receive_buffers: u32,
     /// Rate of the wire in bit/s, each way, by a token bucket; none: as fast as the hosts are.
     pub wire_bps: Option<u64>,
+    /// Bits in a second that the daemon gives the card; none: as many as the card takes.
+    pub link_bps: Option<u64>,
     /// `gather_us` of the daemon; none: its default.
     pub gather_us: Option<u32>,
     /// Threads of the daemon's driver, 1 or 2: with 2, frames go in one of their own.

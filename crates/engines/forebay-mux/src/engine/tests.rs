@@ -130,7 +130,8 @@ fn what_is_leaked_at_a_hop_is_left_over() {
     // What a client lies about is not leaked in its place.
     let (mut mux, ..) = busy();
     mux.leak("mux_receive:1".parse().unwrap());
-    mux.take_back(CLIENT, BufferId(1 << 30));
+    let lie = mux.take_back(CLIENT, BufferId(1 << 30));
+    assert!(matches!(lie, Returned::Fault(_)), "{lie:?}");
     assert!(mux.residual().is_zero());
 }
 

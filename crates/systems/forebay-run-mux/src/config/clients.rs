@@ -93,7 +93,7 @@ settings! {
         /// Most frames that wait to be sent.
         transmit_queue: u32 [1..=65_536] = 256,
         /// Longest that a frame waits to be sent; one that would wait longer is dropped. 0: without a bound.
-        sojourn_max_us: Option<u64> [0..=60_000_000] => "10,000 with rate_bps, else without a bound",
+        sojourn_max_us: Option<u64> [0..=60_000_000] => "with a limit 10,000, two long packets at its rate, or a window, whichever is longest; else without a bound",
         /// For token-bucket and window: bits in a second.
         rate_bps: Option<u64> [8000..=1_000_000_000_000] => "as fast as there is room",
         /// For token-bucket: most bytes above the rate.

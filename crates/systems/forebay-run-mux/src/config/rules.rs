@@ -28,7 +28,9 @@ impl FromStr for Network {
         let Some(bits) = bits else {
             return Ok(Self(Prefix::exact(address)));
         };
-        let bits = bits.parse().map_err(|_| "it has no number of bits")?;
+        let bits = bits.parse().map_err(|_| {
+            format!("{bits} is no number of bits that addresses can have in common")
+        })?;
         let prefix = Prefix::new(address, bits).map_err(|error| error.to_string())?;
         Ok(Self(prefix))
     }
@@ -109,22 +111,31 @@ pub(super) fn check(
     rules: &[(RuleSettings, Block<'_, '_>)],
     clients: &[(ClientSettings, Block<'_, '_>)],
 ) {
+    for (client, block) in clients {
+        if rules.iter().any(|(rule, _)| rule.is_of(client)) {
+            for key in ["udp_ports", "tcp_ports"] {
+                block.idle(key, "frames for it are said in [[rules]]");
+            }
+        }
+    }
     for (said, block) in rules {
-        let found = clients.iter().find(|(client, _)| said.is_of(client));
-        let Some((_, client)) = found else {
-            let right = "the name of a [[clients]] block";
-            block.complain("client", "no client has this name", right, "name one");
-            continue;
-        };
-        for key in ["udp_ports", "tcp_ports"] {
-            client.idle(key, "frames for it are said in [[rules]]");
+        let right = "the name of a [[clients]] block";
+        if said.client.is_none() {
+            block.complain_whole("it has no client", right, "add client = \"echo\"");
+        } else if !clients.iter().any(|(client, _)| said.is_of(client)) {
+            let names = clients
+                .iter()
+                .filter_map(|(client, _)| client.name.as_deref());
+            let names: Vec<_> = names.collect();
+            let remedy = format!("name one of {}", names.join(", "));
+            block.complain("client", "no client has this name", right, &remedy);
         }
         if said.protocol.is_none() {
             for key in ["source_port", "destination_port"] {
                 if block.has(key) {
                     let right = "a protocol beside it";
                     let remedy = "add protocol = \"udp\" or \"tcp\"";
-                    block.complain(key, "it is of no protocol", right, remedy);
+                    block.complain(key, "a port needs a protocol", right, remedy);
                 }
             }
         }
@@ -196,11 +207,11 @@ mod tests {
         for (rules, parts) in [
             (
                 "[[rules]]\nclient = \"c\"\n".to_owned(),
-                ["rules[0].client", "no client has this name"],
+                ["rules[0].client", "name one of a, b"],
             ),
             (
                 "[[rules]]\ndestination = \"192.0.2.1\"\n".to_owned(),
-                ["rules[0].client", "no client has this name"],
+                ["rules[0]", "it has no client"],
             ),
             (
                 "[[rules]]\nclient = \"a\"\nsource = \"192.0.2.1/24\"\n".to_owned(),
@@ -209,6 +220,10 @@ mod tests {
             (
                 "[[rules]]\nclient = \"a\"\nsource = \"192.0.2\"\n".to_owned(),
                 ["rules[0].source", "it is no IP address"],
+            ),
+            (
+                "[[rules]]\nclient = \"a\"\nsource = \"192.0.2.0/300\"\n".to_owned(),
+                ["rules[0].source", "300 is no number of bits"],
             ),
             (
                 format!("{one}source_port = 7\n"),

@@ -273,7 +273,11 @@ fn apply(
     let mut changed: Vec<_> = new
         .places()
         .zip(&old.clients)
-        .filter(|((client, said), before)| said != before && is_there(*client))
+        .filter(|((client, said), before)| {
+            // Its class can bring a bound, too.
+            let is_other = said != before || new.sender(said) != old.sender(before);
+            is_other && is_there(*client)
+        })
         .collect();
     // What some have less of is there for others.
     changed.sort_by_key(|((_, said), before)| said.guarantee > before.guarantee);
@@ -282,7 +286,7 @@ fn apply(
             name: said.name.clone().unwrap_or_default(),
             source,
         };
-        mux.set_sender(client, said.sender())
+        mux.set_sender(client, new.sender(said))
             .map_err(|error| named(error.into()))?;
         mux.set_share(client, said.share())
             .map_err(|error| named(error.into()))?;
@@ -335,6 +339,8 @@ fn client_of(daemon: &Daemon, client: ClientId) -> Value {
     shown["pid"] = peer.map(|peer| peer.pid).into();
     shown["uid"] = said.uid.into();
     shown["settings"] = json!(settings_of(said));
+    // What holds: a limit brings one by itself.
+    shown["sojourn_bound_us"] = json!(daemon.plan.sojourn_bound_us(said));
     shown["frames_held"] = counts.receive_held.items.into();
     shown["packets_waiting"] = daemon.mux.waiting(client).into();
     shown["packets_held"] = counts.transmit_held.items.into();

@@ -38,6 +38,8 @@ const WIRED_BPS: u64 = 450_000_000;
 /// Asked of each of two clients that work hard: more than one CPU can do for both, and what the wire takes.
 const OVERLOAD_BPS: u64 = 480_000_000;
 const WIRE_BPS: u64 = 1_000_000_000;
+/// What the daemon gives the card of both together: less than two clients ask for.
+const LINK_BPS: u64 = 500_000_000;
 /// Where the search for the highest rate begins.
 const START_BPS: f64 = 800e6;
 /// And where it ends: the two rates are compared.
@@ -199,6 +201,7 @@ fn options(session: &Session, clients: Vec<ClientOptions>) -> Options {
         size_bytes: SIZE_BYTES,
         duration: Duration::from_secs_f64(session.seconds()),
         wire_bps: None,
+        link_bps: None,
         gather_us: None,
         driver_threads: 1,
         has_baseline: false,
@@ -438,17 +441,23 @@ fn favoured(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
         wire_bps: Some(WIRE_BPS),
         ..options(session, vec![of(WIRED_BPS), behind(WIRED_BPS)])
     };
-    let records = runs(session, &wired)?;
-    lines.put(
-        Line::new(
-            "mux, priority, 450 and 450 Mbit/s asked on 1 Gbit/s: answered of what is asked of the favoured client",
-            "1",
-            median_of(&records, part_of_a)?,
-        )
-        .beside("the other client", median_of(&records, part_of_b)?)
-        .goal(Goal::AtLeast(AS_ASKED))
-        .note(lost(&records)),
-    );
+    let contended = Options {
+        link_bps: Some(LINK_BPS),
+        ..wired.clone()
+    };
+    for (what, options) in [("1 Gbit/s", wired), ("a link of 500 Mbit/s", contended)] {
+        let records = runs(session, &options)?;
+        lines.put(
+            Line::new(
+                format!("mux, priority, 450 and 450 Mbit/s asked on {what}: answered of what is asked of the favoured client"),
+                "1",
+                median_of(&records, part_of_a)?,
+            )
+            .beside("the other client", median_of(&records, part_of_b)?)
+            .goal(Goal::AtLeast(AS_ASKED))
+            .note(lost(&records)),
+        );
+    }
     Ok(())
 }
 
@@ -487,7 +496,7 @@ fn overloaded(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
             "1",
             median_of(&guaranteed, part_of_a)?,
         )
-        .beside("with 16 guaranteed", median_of(&others, part_of_a)?)
+        .beside(format!("with {usual} guaranteed"), median_of(&others, part_of_a)?)
         .goal(Goal::AtLeast(AS_ASKED))
         .note(format!("the other client had {other:.2} of it; {}", lost(&guaranteed))),
     );

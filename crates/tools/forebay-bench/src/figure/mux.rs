@@ -152,6 +152,7 @@ impl MuxTask {
             duration: self.duration,
             receive_buffers: scenario.receive_buffers.unwrap_or(usual),
             wire_bps: Some(WIRE_BPS),
+            link_bps: None,
             gather_us: None,
             driver_threads: scenario.driver_threads,
             has_baseline: false,
@@ -371,7 +372,7 @@ fn shares(rows: &[Row]) -> String {
         (least.min(it), most.max(it))
     });
     format!(
-        "CPU by /proc/stat, less what the soaker left, in {} runs: {least:.1} to {most:.1} % of the host.",
+        "CPU used by /proc/stat minus CPU used by the soaker's account: {least:.1} to {most:.1} % of the host ({} runs).",
         apart().count()
     )
 }

@@ -86,6 +86,7 @@ impl DemoOptions {
             duration: self.duration,
             receive_buffers: receive_buffers(CLIENTS),
             wire_bps: Some(self.wire_bps),
+            link_bps: None,
             gather_us: None,
             driver_threads: 1,
             has_baseline: false,

@@ -47,6 +47,9 @@ pub(super) fn text(options: &Options, socket: &Path, directory: &Path) -> String
         options.receive_buffers,
         clients.iter().map(|it| it.tx_queue).max().unwrap_or(256),
     );
+    if let Some(bps) = options.link_bps {
+        text += &format!("link_rate_bps = {bps}\n");
+    }
     if let Some(us) = options.gather_us {
         text += &format!("gather_us = {us}\n");
     }
@@ -147,6 +150,7 @@ mod tests {
             duration: Duration::from_secs(1),
             receive_buffers: 4_096,
             wire_bps: None,
+            link_bps: None,
             gather_us: None,
             driver_threads: 1,
             has_baseline: false,

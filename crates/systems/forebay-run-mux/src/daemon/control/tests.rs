@@ -124,7 +124,7 @@ fn what_is_set_holds_in_the_engine_for_those_that_are_there_and_those_that_come(
         changed[1].to_string(),
         "client a: rate_bps = 1000000, was null"
     );
-    let bound = rig.daemon.plan.clients[0].sender();
+    let bound = rig.daemon.plan.sender(&rig.daemon.plan.clients[0]);
     assert_eq!(bound.sojourn_max_ns, Some(2_000_000));
     // 64 KiB go at once, then 1 Mb/s: of 2,000 packets of 60 bytes not all can go now.
     station.send(1_000);
@@ -140,7 +140,8 @@ fn what_is_set_holds_in_the_engine_for_those_that_are_there_and_those_that_come(
         queue_packets: 7,
         sojourn_max_ns: None,
     };
-    assert_eq!(rig.daemon.plan.clients[1].sender(), said);
+    let plan = &rig.daemon.plan;
+    assert_eq!(plan.sender(&plan.clients[1]), said);
     let summary = rig.daemon.summary();
     assert_eq!((summary.changes.len(), summary.changes_made), (4, 4));
     assert_eq!(rig.daemon.control.news().len(), 4);

@@ -24,6 +24,7 @@ fn options(workload: Workload) -> Options {
         duration: Duration::from_secs(2),
         receive_buffers: 1_024,
         wire_bps: None,
+        link_bps: None,
         gather_us: None,
         driver_threads: 1,
         has_baseline: false,
