@@ -126,7 +126,7 @@ impl Target {
         }
     }
 
-    /// A packet came that vanishes.
+    /// A packet came that vanishes: it is counted, and what is said of it counts nowhere.
     pub(crate) const fn vanished(&mut self, bytes: usize) -> Came {
         self.answer.came.add(bytes);
         Came::Dropped(AnswerDrop::Foreign)

@@ -13,8 +13,8 @@ use crate::record::{To, carry_out, print_closing};
 
 /// Is a client that does what harm it can, for showing on this host that others lose nothing by it.
 ///
-/// It takes a place as any other client does, without privileges. In each connection it tells these lies: buffers that are not there, ranges beyond a buffer, frames
-/// that are too short or too long, the sender and the VLAN of others, buffers given back that are not there, or twice. It keeps the frames that it is given and rings without end. The
+/// It takes a place as any other client does, without privileges. In each connection it tells these lies: buffers that are not there, one buffer with two packets, ranges beyond a buffer, frames
+/// that are too short or too long, the sender and the VLAN of others, buffers given back that are not there, or twice, buffers taken back that were never given back. It reaches for memory of others, keeps the frames that it is given and rings without end. The
 /// connection ends by a position of a ring that cannot be, with all bells filled, or by one lie that is told until the multiplexer has heard enough, or it leaves with all that it holds; then
 /// it comes again. It counts what it tells; `forebay mux run` has counted the same under the same names (`lies` and `parted` of its record), and `forebay mux status` shows it meanwhile.
 /// Ends by Ctrl-C or SIGTERM.
@@ -57,18 +57,20 @@ pub(crate) fn run(args: &MuxHostileArgs) -> Result<ExitCode> {
 fn print_text(record: &Record<HostileSummary>) {
     let Record { envelope, summary } = record;
     print_line(format_args!(
-        "{}: {} connections in {:.2} s, {} frames given, {} given back, {} rings",
+        "{}: {} connections in {:.2} s, {} frames given, {} given back, {} rings, {} reaches for memory of others",
         summary.name,
         summary.connections,
         envelope.duration_s,
         summary.frames_given,
         summary.frames_returned,
         summary.rings,
+        summary.reaches,
     ));
     for (of, counts) in [
         ("lie", &summary.lies),
         ("end", &summary.ends),
         ("refused", &summary.refusals),
+        ("reached", &summary.reached),
     ] {
         for (name, times) in counts {
             print_line(format_args!("{of}: {name}, {times} times"));

@@ -81,8 +81,8 @@ fn what_vanishes_in_load_or_echo_is_named_by_its_books() {
         let (run, address) = echo_leaking(&folder, if is_of_echo { &leak } else { "" });
         let out = folder.path().join("load");
         let mut command = forebay();
-        command.args(["load", &address, "--rate", "500pps", "--duration", "200ms"]);
-        command.args(["--timeout", "100ms", "--format", "json", "--out"]);
+        command.args(["load", &address, "--rate", "500pps", "--duration", "1s"]);
+        command.args(["--timeout", "500ms", "--format", "json", "--out"]);
         if !is_of_echo {
             command.env("FOREBAY_LEAK", &leak);
         }

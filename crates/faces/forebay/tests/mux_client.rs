@@ -82,16 +82,20 @@ impl World {
         }
         let client = self.started(&mut client);
         let mut asked = forebay();
-        asked.args(["load", CLIENT, "--rate", "200pps", "--duration", "200ms"]);
-        let asked = start(asked.args(["--timeout", "100ms"])).end();
+        asked.args(["load", CLIENT, "--rate", "200pps", "--duration", "1s"]);
+        let asked = start(asked.args(["--timeout", "500ms"])).end();
         assert_eq!(asked.code(), Some(0), "{hop}: {}", asked.stderr);
-        let end = |run: Run, is_leaking: bool| {
+        let ended = |run: Run, is_leaking: bool| {
             assert!(signal("INT", run.pid()));
             let json = run.end().json_of(i32::from(is_leaking));
-            assert_eq!(number(&json, "residual_items"), u64::from(is_leaking), "{json}");
+            assert_eq!(
+                number(&json, "residual_items"),
+                u64::from(is_leaking),
+                "{json}"
+            );
         };
-        end(client, !is_of_daemon);
-        end(daemon, is_of_daemon);
+        ended(client, !is_of_daemon);
+        ended(daemon, is_of_daemon);
         let books = self.path(if is_of_daemon { "mux" } else { "client" });
         rig::offenders::assert_leaked(&books, hop, "packets", 1);
     }
@@ -390,8 +394,6 @@ fn a_client_takes_its_place_again_when_a_killed_multiplexer_is_back() {
     rig::assert_closed(&json, &folder.path().join("client"));
 }
 
-/// The slice of CPU time of a process's first thread as the kernel has it, in ns; nothing: it does not show it, or cannot change it (before Linux 6.12).
-
 #[test]
 fn what_vanishes_at_a_hop_of_daemon_or_client_is_named_by_its_books() {
     if !is_inside("what_vanishes_at_a_hop_of_daemon_or_client_is_named_by_its_books") {
@@ -417,6 +419,7 @@ fn what_vanishes_at_a_hop_of_daemon_or_client_is_named_by_its_books() {
     }
 }
 
+/// The slice of CPU time of a process's first thread as the kernel has it, in ns; nothing: it does not show it, or cannot change it (before Linux 6.12).
 fn slice_ns(pid: u32) -> Option<u64> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release.split(['.', '-']).map_while(|it| it.parse().ok());

@@ -261,6 +261,26 @@ impl Mapping {
     }
 }
 
+/// Whether the kernel lets this process map a file for writing, as others see it.
+pub(crate) fn maps_for_writing(file: &impl AsFd) -> bool {
+    let flags = MapFlags::SHARED;
+    // SAFETY: the kernel chooses a free range, which nobody else knows, and which is unmapped below.
+    let mapped = unsafe {
+        rustix::mm::mmap(
+            ptr::null_mut(),
+            PAGE_BYTES as usize,
+            ProtFlags::READ | ProtFlags::WRITE,
+            flags,
+            file,
+            0,
+        )
+    };
+    mapped.is_ok_and(|base| {
+        // SAFETY: it was mapped above, and nothing points into it.
+        unsafe { rustix::mm::munmap(base, PAGE_BYTES as usize) }.is_ok()
+    })
+}
+
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the range was mapped by this object and everything that points into it holds it.

@@ -74,6 +74,10 @@ pub struct HostileSummary {
     pub frames_given: u64,
     /// Those that it gave back; it kept the others.
     pub frames_returned: u64,
+    /// Times that it reached for memory that is not its own to write, or for another length of what is.
+    pub reaches: u64,
+    /// Those of them that the kernel let it, by name. A client of the multiplexer's own user, or of root, can open files anew.
+    pub reached: BTreeMap<&'static str, u64>,
     /// Times that it rang.
     pub rings: u64,
 }
@@ -190,6 +194,12 @@ impl Work<'_> {
             }
             if self.tell(hostile, lie)? {
                 return self.last_word(hostile);
+            }
+        }
+        for (name, is_reached) in hostile.reach() {
+            self.summary.reaches += 1;
+            if is_reached {
+                *self.summary.reached.entry(name).or_default() += 1;
             }
         }
         hostile.ring_without_end(RINGS);

@@ -119,7 +119,7 @@ impl Workload {
         Self { leak, ..self }
     }
 
-    /// What vanishes on purpose, for a client whose frames come not here.
+    /// What vanishes on purpose, for a client whose frames do not come here.
     pub(crate) const fn leak_mut(&mut self) -> &mut Leak {
         &mut self.leak
     }
@@ -192,13 +192,14 @@ impl Workload {
         kept.clear();
         kept.extend_from_slice(payload);
         self.due.add(copies, payload.len());
-        if self.leak.take(SEND) {
+        let left = copies - self.leak.take_of(SEND, copies);
+        if left == 0 {
             return;
         }
         self.waiting.push_back(Burst {
             to,
             payload: kept,
-            left: copies,
+            left,
         });
     }
 

@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
 use super::{DESCRIPTOR_WORDS, Descriptor, FREED_SLOT, FramePoolSpec, SENT_SLOT, WORDS};
@@ -129,6 +129,28 @@ impl ForgedEnd {
         let at = WORDS as u64 + number * WORD_BYTES;
         let words = [self.peer_word(at)?, self.peer_word(at + WORD_BYTES)?];
         Ok(Descriptor::from_words(words))
+    }
+
+    /// Reaches for what is not its own: to map the peer's page for writing, to open its file anew for writing, and to make its own files longer and shorter; of a receiver, to the frames as well. By
+    /// name, whether the kernel let it: a peer of the other side's own user, or of root, can open a file anew.
+    #[must_use]
+    pub fn reach(&self) -> Vec<(&'static str, bool)> {
+        let is_receiver = self.frames.write_at(&[], 0).is_err();
+        let foreign = [Some(&self.peer), is_receiver.then_some(&self.frames)];
+        let mut found = Vec::new();
+        for file in foreign.into_iter().flatten() {
+            let anew = format!("/proc/self/fd/{}", file.as_raw_fd());
+            found.push(("map_for_writing", memory::maps_for_writing(file)));
+            found.push((
+                "open_for_writing",
+                File::options().write(true).open(anew).is_ok(),
+            ));
+        }
+        for bytes in [0, 1 << 40] {
+            found.push(("another_length", self.own.set_len(bytes).is_ok()));
+            found.push(("another_length", self.frames.set_len(bytes).is_ok()));
+        }
+        found
     }
 
     fn peer_word(&self, at: u64) -> io::Result<u64> {

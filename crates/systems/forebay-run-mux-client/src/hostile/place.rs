@@ -296,6 +296,13 @@ impl Hostile {
         self.send.say_freed(u64::MAX / 2).map_err(failed("pwrite"))
     }
 
+    /// Reaches for memory that is not its own to write, in both pools; by name, whether it got there.
+    pub(super) fn reach(&self) -> Vec<(&'static str, bool)> {
+        let mut found = self.send.reach();
+        found.extend(self.receive.reach());
+        found
+    }
+
     pub(super) const fn rings(&self) -> u64 {
         self.rings
     }
