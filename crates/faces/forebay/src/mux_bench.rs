@@ -228,6 +228,7 @@ fn options(args: &MuxBenchArgs) -> Result<Options> {
         guarantee: guarantees[at].min(rx_queues[at]) as u32,
         sojourn_max_us: sojourns[at].or_else(|| limits[at].map(|_| SOJOURN_MAX_US)),
         niceness: 0,
+        rounds: None,
         is_trusted: trusted[at],
     };
     if args.duration < Duration::from_millis(100) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use forebay_report::text::bytes;
 use forebay_run::record::Record;
-use forebay_run_mux_client::workload::{INITIATED, Kind};
+use forebay_run_mux_client::workload::{INITIATED, Kind, ROUNDS};
 use forebay_run_mux_client::{MuxClientPlan, MuxClientSummary};
 
 use crate::output::{Format, parse_duration, print_line};
@@ -24,7 +24,7 @@ enum Workload {
     TxMostly,
     /// The first datagram goes back --packets times, and the client ends.
     TxInitiated,
-    /// Each datagram is copied and its bytes are added up ten times, and it goes back.
+    /// Each datagram is copied and its bytes are added up --rounds times, and it goes back.
     Heavy,
 }
 
@@ -56,6 +56,9 @@ pub(crate) struct MuxClientArgs {
     /// Datagrams that tx-initiated sends (default: 1000000).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     packets: Option<u64>,
+    /// How many times heavy works on each datagram (default: 10).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rounds: Option<u32>,
     /// Bits of its IPv4 addresses that name the network; those of IPv6 addresses are 64.
     #[arg(long, value_name = "BITS", default_value_t = 24, value_parser = clap::value_parser!(u8).range(0..=32))]
     prefix: u8,
@@ -77,6 +80,9 @@ fn kind(args: &MuxClientArgs) -> Result<Kind> {
     if args.packets.is_some() && args.workload != Workload::TxInitiated {
         bail!("--packets is for tx-initiated");
     }
+    if args.rounds.is_some() && args.workload != Workload::Heavy {
+        bail!("--rounds is for heavy");
+    }
     Ok(match args.workload {
         Workload::Echo => Kind::Echo,
         Workload::RxMostly => Kind::RxMostly,
@@ -84,7 +90,9 @@ fn kind(args: &MuxClientArgs) -> Result<Kind> {
         Workload::TxInitiated => Kind::TxInitiated {
             packets: args.packets.unwrap_or(INITIATED),
         },
-        Workload::Heavy => Kind::Heavy,
+        Workload::Heavy => Kind::Heavy {
+            rounds: args.rounds.unwrap_or(ROUNDS),
+        },
     })
 }
 

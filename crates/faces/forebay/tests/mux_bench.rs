@@ -89,6 +89,30 @@ fn an_echo_is_answered_beside_sockets_and_the_whole_way_is_accounted_for() {
 }
 
 #[test]
+fn what_a_limit_and_a_link_leave_of_clients_that_work_hard_is_lost_by_name() {
+    if !may_have_network() {
+        return;
+    }
+    let mut args = vec!["--workload", "heavy", "--clients", "2", "--duration", "1s"];
+    // A has more of the link than it asks for; B may send a twentieth of what it asks for.
+    args.extend(["--policy", "priority", "--link-rate", "8M"]);
+    args.extend(["--load-bps", "4M", "--client-limit", "B=200k"]);
+    args.extend(["--sojourn-max", "B=20000", "--no-baseline"]);
+    let record = bench(&args);
+    assert_eq!(number(&record, "residual_items"), 0, "{record}");
+    let clients = record["clients"].as_array().unwrap();
+    clients.iter().for_each(assert_whole);
+    let [a, b] = [0, 1].map(|at| &clients[at]);
+    let late = number(&b["drops"], "mux_transmit.sojourn");
+    assert!(late > 0, "{b}");
+    assert!(a["drops"]["mux_transmit.sojourn"].is_null(), "{a}");
+    let counts = &b["counts"];
+    let [asked, sent] = ["daemon_asked", "daemon_sent"].map(|key| number(counts, key));
+    assert!(asked - sent >= late, "{b}");
+    assert!(sent < asked / 2, "{b}");
+}
+
+#[test]
 fn clients_that_send_by_themselves_are_counted_on_a_wire_with_a_rate() {
     if !may_have_network() {
         return;

@@ -34,6 +34,11 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        Self::of("")
+    }
+
+    /// With more keys of the one that does harm.
+    fn of(more: &str) -> Self {
         lay();
         sh("ip address add 10.0.0.9/24 dev near");
         for place in [1, 2] {
@@ -52,7 +57,7 @@ impl World {
             )
         };
         let text = format!(
-            "[mux]\ninterface = \"far\"\nsocket = \"{0}/socket\"\ndirectory = \"{0}/mux\"\nfaults_of_a_kind_max = {FAULTS_MAX}\n{1}{2}",
+            "[mux]\ninterface = \"far\"\nsocket = \"{0}/socket\"\ndirectory = \"{0}/mux\"\nfaults_of_a_kind_max = {FAULTS_MAX}\n{1}{2}{more}",
             folder.path().display(),
             place("good", 1),
             place("bad", 2)
@@ -184,6 +189,23 @@ fn one_that_does_what_harm_it_can_costs_others_nothing_and_each_lie_is_counted()
     let World { folder, daemon, .. } = world;
     let daemon = end(daemon);
     assert_agreed(&hostile, &daemon, folder.path());
+}
+
+#[test]
+fn one_in_a_vlan_speaks_in_another_one_and_is_found() {
+    if !is_inside("one_in_a_vlan_speaks_in_another_one_and_is_found") {
+        return;
+    }
+    let world = World::of("vlan = 7\n");
+    let bad = world.client(&["hostile", "--connections", "7"], "bad");
+    let hostile = bad.end().json_of(0);
+    let World { daemon, .. } = world;
+    let daemon = end(daemon);
+    let place = &daemon["clients"][1];
+    assert_eq!(place["lies"], hostile["lies"], "{daemon}");
+    assert_eq!(hostile["lies"]["send.foreign_vlan"], 7, "{hostile}");
+    assert_eq!(number(&hostile, "packets_sound"), 7);
+    assert_eq!(number(place, "packets_sent"), 7, "{daemon}");
 }
 
 #[test]

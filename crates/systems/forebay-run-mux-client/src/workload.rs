@@ -42,7 +42,10 @@ pub enum Kind {
         packets: u64,
     },
     /// Works on what comes, and sends it back.
-    Heavy,
+    Heavy {
+        /// How many times each datagram is copied and its bytes are added up.
+        rounds: u32,
+    },
 }
 
 impl Kind {
@@ -54,7 +57,7 @@ impl Kind {
             Self::RxMostly => "rx-mostly",
             Self::TxMostly => "tx-mostly",
             Self::TxInitiated { .. } => "tx-initiated",
-            Self::Heavy => "heavy",
+            Self::Heavy { .. } => "heavy",
         }
     }
 }
@@ -174,7 +177,7 @@ impl Workload {
     /// How many times the datagram that was counted last is due.
     fn copies(&self) -> u64 {
         match self.kind {
-            Kind::Echo | Kind::Heavy => 1,
+            Kind::Echo | Kind::Heavy { .. } => 1,
             Kind::RxMostly => u64::from(self.counts.came.packets.is_multiple_of(MOSTLY)),
             Kind::TxMostly => MOSTLY,
             Kind::TxInitiated { .. } if self.has_begun => 0,
@@ -183,8 +186,8 @@ impl Workload {
     }
 
     fn answer(&mut self, to: Ends, payload: &[u8], copies: u64) {
-        if self.kind == Kind::Heavy {
-            self.work_on(payload);
+        if let Kind::Heavy { rounds } = self.kind {
+            self.work_on(payload, rounds);
         }
         self.counts.answered.add(1, payload.len());
         self.has_begun = true;
@@ -203,8 +206,8 @@ impl Workload {
         });
     }
 
-    fn work_on(&mut self, payload: &[u8]) {
-        for _ in 0..ROUNDS {
+    fn work_on(&mut self, payload: &[u8], rounds: u32) {
+        for _ in 0..rounds {
             self.copy.clear();
             self.copy.extend_from_slice(black_box(payload));
             let sum: u64 = black_box(&self.copy).iter().copied().map(u64::from).sum();

@@ -97,13 +97,15 @@ fn what_sends_when_asked_sends_so_many_and_is_done() {
 }
 
 #[test]
-fn heavy_work_adds_up_the_bytes_ten_times() {
-    let mut workload = Workload::new(Kind::Heavy);
-    workload.handle_datagram(ends(2), &[1, 2, 250]);
-    workload.handle_datagram(ends(2), &[255; 4]);
-    assert_eq!(workload.byte_sum(), 10 * (253 + 4 * 255));
-    let right = [vec![1, 2, 250], vec![255; 4]].map(|bytes| (2, bytes));
-    assert_eq!(all(&mut workload), right);
+fn heavy_work_adds_up_the_bytes_as_often_as_is_said() {
+    for rounds in [1, 10, 100] {
+        let mut workload = Workload::new(Kind::Heavy { rounds });
+        workload.handle_datagram(ends(2), &[1, 2, 250]);
+        workload.handle_datagram(ends(2), &[255; 4]);
+        assert_eq!(workload.byte_sum(), u64::from(rounds) * (253 + 4 * 255));
+        let right = [vec![1, 2, 250], vec![255; 4]].map(|bytes| (2, bytes));
+        assert_eq!(all(&mut workload), right);
+    }
 }
 
 #[test]
@@ -134,7 +136,7 @@ proptest! {
     ) {
         let kinds = [
             Kind::Echo, Kind::RxMostly, Kind::TxMostly,
-            Kind::TxInitiated { packets: 7 }, Kind::Heavy,
+            Kind::TxInitiated { packets: 7 }, Kind::Heavy { rounds: 2 },
         ];
         let mut workload = Workload::new(kinds[which]);
         let (mut taken, mut forgotten) = (Amount::default(), Amount::default());

@@ -110,6 +110,8 @@ pub struct ClientOptions {
     pub sojourn_max_us: Option<u64>,
     /// How much less CPU its process gets than others (`nice(1)`), 0 to 19.
     pub niceness: u8,
+    /// How many times `heavy` works on each datagram; none: as often as the client does by itself.
+    pub rounds: Option<u32>,
     /// Its packets are copied when they go, and not when they are handed over.
     pub is_trusted: bool,
 }
@@ -125,6 +127,7 @@ impl Default for ClientOptions {
             guarantee: 16,
             sojourn_max_us: None,
             niceness: 0,
+            rounds: None,
             is_trusted: false,
         }
     }

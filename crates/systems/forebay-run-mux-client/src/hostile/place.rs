@@ -22,7 +22,9 @@ const LOOK_NS: u64 = 50_000;
 const FIRST_FRAME: Duration = Duration::from_millis(50);
 /// A frame of a local experimental EtherType (IEEE 802).
 const ETHERTYPE: [u8; 2] = [0x88, 0xb5];
-const FRAME_BYTES: u32 = 60;
+/// The EtherType of a VLAN tag (IEEE 802.1Q).
+const VLAN_TAG: [u8; 2] = [0x81, 0x00];
+const FRAME_BYTES: u32 = 64;
 /// Bytes that a frame has beside the MTU: its header and a VLAN tag.
 const BESIDE_MTU_BYTES: u32 = 18;
 
@@ -156,6 +158,11 @@ impl Hostile {
         }
         // To itself: the one that is sound goes to nobody.
         let mut bytes = [self.welcome.mac, source].concat();
+        if let Some(vlan) = self.welcome.vlan {
+            let other = u16::from(lie == Lie::ForeignVlan);
+            bytes.extend(VLAN_TAG);
+            bytes.extend((vlan ^ other).to_be_bytes());
+        }
         bytes.extend(ETHERTYPE);
         bytes.resize(FRAME_BYTES as usize, 0);
         self.send.fill(frame, &bytes).map_err(failed("pwrite"))?;

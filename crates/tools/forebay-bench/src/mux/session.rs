@@ -166,6 +166,9 @@ pub(super) fn run(
         command.arg("--socket").arg(work.socket());
         command.args(["--prefix", &PREFIX.to_string(), "--reconnect", "false"]);
         command.args(["--format", "json", "--port", &PORT.to_string()]);
+        if let Some(rounds) = client.rounds {
+            command.args(["--rounds", &rounds.to_string()]);
+        }
         if options.workload == Workload::TxInitiated {
             command.args(["--packets", &packets(options, client).to_string()]);
         }

@@ -60,13 +60,16 @@ impl Sharing {
         }
     }
 
-    fn read(&mut self, clients: &[Booked]) -> Reading {
+    /// Looks at clients with a niceness, while they are there.
+    fn note(&mut self, clients: &[Booked]) {
         for (niced, client) in self.niced.iter_mut().zip(clients) {
+            let Some(ticks) = niced else { continue };
             // One that has ended has what it had.
-            if let (Some(ticks), Ok(now)) = (niced, user_ticks(client.child.pid())) {
-                *ticks = now;
-            }
+            *ticks = user_ticks(client.child.pid()).unwrap_or(*ticks);
         }
+    }
+
+    fn read(&self) -> Reading {
         Reading {
             niced_ticks: self.niced.iter().flatten().sum(),
             ..self.soaker.read()
@@ -85,19 +88,19 @@ impl Watch for Sharing {
             self.soaker = Soaker::start()?;
         }
         let begun = *self.begun.get_or_insert_with(Instant::now);
-        let now = self.read(clients);
+        self.note(clients);
         if self.from.is_none() && begun.elapsed() >= self.begin {
-            self.from = Some(now);
+            self.from = Some(self.read());
         }
         Ok(())
     }
 
     fn over(&mut self, _: &Booked, clients: &[Booked]) -> Result<()> {
-        let now = self.read(clients);
-        self.soaker = Soaker::default();
+        self.note(clients);
         if let Some(from) = self.from {
-            self.share = now.since(&from);
+            self.share = self.read().since(&from);
         }
+        self.soaker = Soaker::default();
         Ok(())
     }
 }

@@ -6,7 +6,8 @@ use forebay_run_mux::config::PolicyChoice;
 
 use crate::mux::{ClientOptions, Workload};
 use clients::{
-    BEHIND, GUARANTEED, LIMITED, LIMITED_BOUND, ONE, SMALL, SMALL_BEHIND, SMALLEST_BEHIND, TRUSTED,
+    BEHIND, GUARANTEED, LIMITED, LIMITED_BOUND, LOADED, ONE, SMALL, SMALL_BEHIND, SMALLEST_BEHIND,
+    TRUSTED,
 };
 
 /// A figure.
@@ -107,7 +108,7 @@ const HEAVY: Scenario = Scenario {
 const FOUR: Scenario = Scenario {
     name: "kernel's choice",
     workload: Workload::Heavy,
-    clients: &[ONE, ONE, ONE, ONE],
+    clients: &[LOADED, LOADED, LOADED, LOADED],
     ..ECHO
 };
 
