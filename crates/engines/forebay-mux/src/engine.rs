@@ -366,7 +366,7 @@ impl Mux {
     /// Takes back a receive buffer that a client names.
     #[inline]
     pub fn take_back(&mut self, client: ClientId, buffer: BufferId) -> Returned {
-        // What the client lies about is none that can be lost.
+        // A buffer that the client does not have cannot be lost.
         if self.leak.is_armed() && self.pool.holds(client, buffer) && self.leak.take("mux_receive")
         {
             self.pool.lose(client, buffer);

@@ -55,7 +55,7 @@ fn the_card_is_given_what_the_link_takes_and_no_more() {
                 "{sent} bytes of {}",
                 rate_bps / 8
             );
-            // Over any stretch as well: what was sent before a packet, less what the link took until then, never falls by more than that.
+            // Over any stretch as well: how far what was sent is ahead of what the link took never rises by more than that.
             let (mut before, mut least) = (0_i128, i128::MAX);
             for packet in &left {
                 let taken = u128::from(rate_bps) * u128::from(packet.at_ns) / 8;

@@ -183,7 +183,7 @@ impl Reading {
     fn since(&self, before: &Self) -> CpuShare {
         let ticks = self.ticks.since(before.ticks);
         let niced = self.niced_ticks.saturating_sub(before.niced_ticks);
-        // Without a soaker, nobody has a niceness who is to be left out.
+        // Without a soaker no thread with a niceness is left out.
         let soaked = if self.cpus > 0 {
             ticks.nice.saturating_sub(niced)
         } else {
