@@ -137,12 +137,9 @@ impl Load {
     ) -> Came {
         let sequence = self.read(target, packet);
         // Counted as one that came, and as nothing else.
-        let sequence = match sequence {
-            Ok(_) if self.leak.take(ANSWER) => {
-                return self.targets[target].vanished(packet.len());
-            }
-            other => other,
-        };
+        if sequence.is_ok() && self.leak.take(ANSWER) {
+            return self.targets[target].vanished(packet.len());
+        }
         self.targets[target].came(packet.len(), sequence, (now_ns, stamp_ns))
     }
 

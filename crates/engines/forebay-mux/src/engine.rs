@@ -462,7 +462,7 @@ impl Mux {
     #[inline]
     pub fn finish(&mut self, client: ClientId, packet: Packet, is_sent: bool) -> bool {
         if self.leak.take("mux_transmit") {
-            self.transmit.lose_in_card(client, packet);
+            self.transmit.leaves_card(client, packet);
         } else {
             self.transmit.finish(client, packet, is_sent);
         }

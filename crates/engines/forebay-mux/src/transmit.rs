@@ -375,18 +375,14 @@ impl Transmit {
 
     /// Drops a packet that was given to the card, and waited too long for room there.
     pub fn finish_late(&mut self, client: ClientId, packet: Packet) {
-        let queue = &mut self.queues[client.index()];
-        queue.in_card.sub(packet.bytes);
-        queue.counts.held_now.sub(packet.bytes);
-        queue.counts.drop(TransmitDrop::Sojourn, packet.bytes);
+        self.leaves_card(client, packet)
+            .drop(TransmitDrop::Sojourn, packet.bytes);
     }
 
     /// Drops a packet that was given to the card, and of which the client lied.
     pub fn finish_lied(&mut self, client: ClientId, packet: Packet, fault: TransmitFault) {
-        let queue = &mut self.queues[client.index()];
-        queue.in_card.sub(packet.bytes);
-        queue.counts.held_now.sub(packet.bytes);
-        queue.counts.dropped[TransmitLoss::First(fault)].add(packet.bytes);
+        let counts = self.leaves_card(client, packet);
+        counts.dropped[TransmitLoss::First(fault)].add(packet.bytes);
     }
 
     /// When the next packet is to be dropped, if that is before this time, ns.
@@ -465,23 +461,23 @@ impl Transmit {
     /// Says what became of a packet that was given to the card: it took it, or not.
     #[inline]
     pub fn finish(&mut self, client: ClientId, packet: Packet, is_sent: bool) {
-        let queue = &mut self.queues[client.index()];
-        queue.in_card.sub(packet.bytes);
-        queue.counts.held_now.sub(packet.bytes);
+        let waited_ns = self.clock_ns.saturating_sub(packet.arrival_ns);
+        let counts = self.leaves_card(client, packet);
         if is_sent {
-            queue.counts.sent.add(packet.bytes);
-            let waited_ns = self.clock_ns.saturating_sub(packet.arrival_ns);
-            queue.counts.sojourn_max_ns = queue.counts.sojourn_max_ns.max(waited_ns);
+            counts.sent.add(packet.bytes);
+            counts.sojourn_max_ns = counts.sojourn_max_ns.max(waited_ns);
         } else {
-            queue.counts.drop(TransmitDrop::Card, packet.bytes);
+            counts.drop(TransmitDrop::Card, packet.bytes);
         }
     }
 
-    /// Loses a packet that was given to the card, as a mistake in this file would.
-    pub(crate) fn lose_in_card(&mut self, client: ClientId, packet: Packet) {
+    /// Takes a packet out of the card's: the counts in which its fate is to be noted. A packet whose fate is not is lost, as by a mistake in this file.
+    #[inline]
+    pub(crate) fn leaves_card(&mut self, client: ClientId, packet: Packet) -> &mut SendCounts {
         let queue = &mut self.queues[client.index()];
         queue.in_card.sub(packet.bytes);
         queue.counts.held_now.sub(packet.bytes);
+        &mut queue.counts
     }
 
     /// Packets of a client that wait.

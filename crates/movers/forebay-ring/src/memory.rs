@@ -181,7 +181,7 @@ impl Mapping {
     /// The same; its pages come when they are touched.
     pub(crate) fn lazy(
         what: &'static str,
-        fd: &OwnedFd,
+        fd: &impl AsFd,
         len: u64,
         access: Access,
     ) -> Result<Self, RingError> {
@@ -190,7 +190,7 @@ impl Mapping {
 
     fn shared(
         what: &'static str,
-        fd: &OwnedFd,
+        fd: &impl AsFd,
         len: u64,
         access: Access,
         flags: MapFlags,
@@ -259,26 +259,6 @@ impl Mapping {
     pub(crate) fn len(&self) -> usize {
         self.len
     }
-}
-
-/// Whether the kernel lets this process map a file for writing, as others see it.
-pub(crate) fn maps_for_writing(file: &impl AsFd) -> bool {
-    let flags = MapFlags::SHARED;
-    // SAFETY: the kernel chooses a free range, which nobody else knows, and which is unmapped below.
-    let mapped = unsafe {
-        rustix::mm::mmap(
-            ptr::null_mut(),
-            PAGE_BYTES as usize,
-            ProtFlags::READ | ProtFlags::WRITE,
-            flags,
-            file,
-            0,
-        )
-    };
-    mapped.is_ok_and(|base| {
-        // SAFETY: it was mapped above, and nothing points into it.
-        unsafe { rustix::mm::munmap(base, PAGE_BYTES as usize) }.is_ok()
-    })
 }
 
 impl Drop for Mapping {

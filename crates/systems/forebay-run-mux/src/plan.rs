@@ -179,8 +179,8 @@ impl MuxPlan {
 
     /// The longest that packets of a client wait. Of one with a limit that is not its whole queue, unless its file says so: the time of two long packets at its rate, a window, or 10 ms.
     pub(crate) fn sojourn_bound_us(&self, said: &ClientSettings) -> Option<u64> {
-        let classes = self.classes_or_usual();
-        let class = classes.get(usize::from(said.class));
+        // The usual class has no limiter.
+        let class = self.classes.get(usize::from(said.class));
         let window_us = class.and_then(|class| match class.policy {
             PolicyChoice::TokenBucket => Some(0),
             PolicyChoice::Window => Some(class.window_us),

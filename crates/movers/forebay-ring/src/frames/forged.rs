@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 
 use super::{DESCRIPTOR_WORDS, Descriptor, FREED_SLOT, FramePoolSpec, SENT_SLOT, WORDS};
 use crate::error::RingError;
-use crate::memory;
+use crate::memory::{self, Access, Mapping, PAGE_BYTES};
 use crate::set::of_side;
 
 const WORD_BYTES: u64 = size_of::<u64>() as u64;
@@ -140,7 +140,8 @@ impl ForgedEnd {
         let mut found = Vec::new();
         for file in foreign.into_iter().flatten() {
             let anew = format!("/proc/self/fd/{}", file.as_raw_fd());
-            found.push(("map_for_writing", memory::maps_for_writing(file)));
+            let mapped = Mapping::lazy("peer", file, PAGE_BYTES, Access::ReadWrite);
+            found.push(("map_for_writing", mapped.is_ok()));
             found.push((
                 "open_for_writing",
                 File::options().write(true).open(anew).is_ok(),

@@ -16,6 +16,7 @@ use crate::mux::{self, ClientOptions, MuxBenchSummary, Options, Placement};
 use crate::net::{Interrupted, Skipped};
 use forebay_report::plot::{Axis, Chart, Point, Scale, Series};
 use forebay_report::rows::Row;
+use forebay_report::statistics::{Spread, spread};
 use table::{Entry, Of, Place, Printed, Scenario, TABLE};
 
 /// Bits of payload in a second that all clients are asked for together.
@@ -367,14 +368,14 @@ fn compared(entry: &Entry, rows: &[Row]) -> Vec<String> {
 /// How far both accounts of the CPU that was used are apart.
 fn shares(rows: &[Row]) -> String {
     let apart = |row: &Row| row.number("cpu_percent") - row.number("cpu_soaker_percent");
-    let apart = || rows.iter().map(apart).filter(|it| it.is_finite());
-    let (least, most) = apart().fold((f64::NAN, f64::NAN), |(least, most), it| {
-        (least.min(it), most.max(it))
-    });
-    format!(
-        "CPU used by /proc/stat minus CPU used by the soaker's account: {least:.1} to {most:.1} % of the host ({} runs).",
-        apart().count()
-    )
+    match spread(rows.iter().map(apart).filter(|it| it.is_finite())) {
+        Some(Spread {
+            low, high, runs, ..
+        }) => format!(
+            "CPU used by /proc/stat minus CPU used by the soaker's account: {low:.1} to {high:.1} % of the host ({runs} runs)."
+        ),
+        None => "CPU is by /proc/stat alone.".to_owned(),
+    }
 }
 
 #[cfg(test)]
