@@ -52,11 +52,13 @@ pub struct Load {
     leak: Leak,
 }
 
-/// The account of packets to send, and that of what comes.
+/// The accounts of packets to send, of those whose answers are waited for, of frames in a ring, and of what comes.
 const SEND: &str = "load_send";
+const FLIGHT: &str = "load_flight";
+const RING: &str = "load_ring";
 const ANSWER: &str = "load_answer";
 /// Accounts at which packets can be made to vanish ([`Load::leak`]).
-pub const HOPS: &[&str] = &[SEND, ANSWER];
+pub const HOPS: &[&str] = &[SEND, FLIGHT, RING, ANSWER];
 
 impl Load {
     /// Begins at `now_ns`, of any clock that never jumps.
@@ -82,6 +84,11 @@ impl Load {
     /// Has packets vanish uncounted from now on at one of [`HOPS`], for tests of the books.
     pub fn leak(&mut self, leak: Leak) {
         self.leak = leak;
+    }
+
+    /// Whether the next frame of a ring has to vanish before anything counts it.
+    pub fn take_ring_leak(&mut self) -> bool {
+        self.leak.take(RING)
     }
 
     /// The packets of a target that are to be sent now, in order.
@@ -114,7 +121,8 @@ impl Load {
 
     /// The kernel took the first so many packets of those that were due.
     pub fn handle_sent(&mut self, target: usize, packets: usize, now_ns: u64) {
-        self.targets[target].sent(packets, now_ns);
+        let is_leaking = || self.leak.take(FLIGHT);
+        self.targets[target].sent(packets, now_ns, is_leaking);
     }
 
     /// The first of those that were due is not sent.

@@ -106,11 +106,19 @@ impl Target {
         !self.waiting.is_empty()
     }
 
-    pub(crate) fn sent(&mut self, packets: usize, now_ns: u64) {
+    pub(crate) fn sent(
+        &mut self,
+        packets: usize,
+        now_ns: u64,
+        mut is_leaking: impl FnMut() -> bool,
+    ) {
         for due in self.waiting.drain(..packets.min(self.waiting.len())) {
             self.send.taken.add(due.bytes);
             self.late.take(now_ns.saturating_sub(due.due_ns));
             self.window.insert(due.sequence, due.bytes, now_ns);
+            if is_leaking() {
+                self.window.vanish(due.sequence);
+            }
         }
     }
 

@@ -96,7 +96,7 @@ pub struct RawEchoSummary {
 }
 
 impl System for EchoPlan {
-    const HOPS: &'static [&'static str] = &[ECHO];
+    const HOPS: &'static [&'static str] = &[ECHO, RING];
     type Summary = EchoSummary;
     type Error = LoadError;
 
@@ -183,8 +183,9 @@ struct Echo {
     leak: Leak,
 }
 
-/// The account of what goes back, at which datagrams can be made to vanish.
-const ECHO: &str = "echo";
+/// The accounts at which something can be made to vanish: of what goes back, and of frames in the ring.
+pub(crate) const ECHO: &str = "echo";
+pub(crate) const RING: &str = "echo_ring";
 
 /// Opens them.
 fn listen(address: SocketAddr) -> Result<Sockets, LoadError> {
@@ -258,7 +259,10 @@ impl Echo {
                         control.turn()?;
                     }
                 }
-                RAW => fault = self.raw.as_mut().and_then(RawEcho::turn),
+                RAW => {
+                    let leak = &mut self.leak;
+                    fault = self.raw.as_mut().and_then(|raw| raw.turn(leak));
+                }
                 token => self.serve(token),
             }
         }
@@ -314,7 +318,7 @@ impl Echo {
             return;
         };
         let before = connection.waits();
-        match connection.serve(&mut self.tcp) {
+        match connection.serve(&mut self.tcp, &mut self.leak) {
             Ok(()) => {
                 if before != connection.waits() {
                     let interest = connection.waits();
@@ -333,7 +337,7 @@ impl Echo {
             connection.part(&mut self.tcp);
         }
         if let Some(raw) = &mut self.raw {
-            raw.shut();
+            raw.shut(&mut self.leak);
         }
     }
 
@@ -385,19 +389,21 @@ impl Connection {
     }
 
     /// Sends back what came before, and one chunk more.
-    fn serve(&mut self, counts: &mut EchoCounts) -> io::Result<()> {
+    fn serve(&mut self, counts: &mut EchoCounts, leak: &mut Leak) -> io::Result<()> {
         if self.filled == 0 {
-            self.read(counts)?;
+            self.read(counts, leak)?;
         }
         self.write(counts)
     }
 
-    fn read(&mut self, counts: &mut EchoCounts) -> io::Result<()> {
+    fn read(&mut self, counts: &mut EchoCounts, leak: &mut Leak) -> io::Result<()> {
         match self.stream.read(&mut self.chunk) {
             Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
             Ok(bytes) => {
                 counts.came.add(bytes);
-                (self.filled, self.written) = (bytes, 0);
+                if !leak.take(ECHO) {
+                    (self.filled, self.written) = (bytes, 0);
+                }
                 Ok(())
             }
             Err(error) => is_later(error),

@@ -8,7 +8,7 @@
 mod rig;
 
 use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::thread;
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ const LONG: &str = "20s";
 
 #[test]
 fn what_vanishes_in_load_or_echo_is_named_by_its_books() {
-    for hop in ["load_send", "load_answer", "echo"] {
+    for hop in ["load_send", "load_flight", "load_answer", "echo"] {
         let folder = TempDir::new().unwrap();
         let is_of_echo = hop == "echo";
         let leak = format!("{hop}:3");
@@ -96,6 +96,26 @@ fn what_vanishes_in_load_or_echo_is_named_by_its_books() {
         };
         rig::offenders::assert_leaked(&books, hop, "packets", 3);
     }
+}
+
+#[test]
+fn what_vanishes_of_a_connection_is_named_by_the_books_of_its_echo() {
+    let folder = TempDir::new().unwrap();
+    let (run, address) = echo_leaking(&folder, "echo:1");
+    let mut stream = TcpStream::connect(address).unwrap();
+    let wait = Some(Duration::from_millis(20));
+    stream.set_read_timeout(wait).unwrap();
+    let mut sent = 0;
+    // What the first read has vanishes, however much of it there is; what comes behind goes back.
+    let returned = wait_for("what comes behind", || {
+        stream.write_all(b"x").unwrap();
+        sent += 1;
+        stream.read(&mut [0; 64]).ok()
+    });
+    assert!((1..sent).contains(&returned), "{returned} of {sent}");
+    drop(stream);
+    end(run, 1);
+    rig::offenders::assert_leaked(&folder.path().join("echo"), "echo", "packets", 1);
 }
 
 #[test]

@@ -49,14 +49,31 @@ fn is_inside(test: &str) -> bool {
 }
 
 fn load(args: &[&str]) -> Run {
-    let mut command = forebay();
+    load_leaking("", args)
+}
+
+fn load_leaking(leak: &str, args: &[&str]) -> Run {
+    let mut command = leaking(leak);
     command.args(["load", "--raw", "near"]);
     start(command.args(args).args(["--format", "json"]))
 }
 
+/// The binary, in which items vanish there.
+fn leaking(leak: &str) -> Command {
+    let mut command = forebay();
+    if !leak.is_empty() {
+        command.env("FOREBAY_LEAK", leak);
+    }
+    command
+}
+
 /// An echo of frames at the far end.
 fn echo(args: &[&str]) -> Run {
-    let mut command = forebay();
+    echo_leaking("", args)
+}
+
+fn echo_leaking(leak: &str, args: &[&str]) -> Run {
+    let mut command = leaking(leak);
     command.args(["load", "--echo", "--raw", "far", "--format", "json"]);
     let run = start(command.args(args));
     wait_for("the echo", || {
@@ -160,6 +177,46 @@ fn frames_are_echoed_and_answered_and_four_parties_count_the_same() {
     );
     let after = ["near", "far"].map(came_in);
     assert_eq!([after[0] - before[0], after[1] - before[1]], [all[0]; 2]);
+}
+
+#[test]
+fn frames_that_vanish_are_named_by_the_books_of_load_or_echo() {
+    if !is_inside("frames_that_vanish_are_named_by_the_books_of_load_or_echo") {
+        return;
+    }
+    for hop in ["load_ring", "echo_ring", "echo"] {
+        let folder = TempDir::new().unwrap();
+        let [echo_out, out] = ["echo", "load"].map(|name| folder.path().join(name));
+        let is_of_echo = hop != "load_ring";
+        let leak = format!("{hop}:3");
+        let [of_echo, of_load] = if is_of_echo {
+            [&*leak, ""]
+        } else {
+            ["", &leak]
+        };
+        let run = echo_leaking(of_echo, &["--out", &echo_out.display().to_string()]);
+        let place = out.display().to_string();
+        let args = [
+            text(FAR).as_str(),
+            "--rate",
+            "500pps",
+            "--duration",
+            "500ms",
+            "--timeout",
+            "500ms",
+            "--out",
+            &place,
+        ]
+        .map(str::to_owned);
+        let args: Vec<_> = args.iter().map(String::as_str).collect();
+        load_leaking(of_load, &args)
+            .end()
+            .json_of(i32::from(!is_of_echo));
+        assert!(signal("INT", run.pid()));
+        run.end().json_of(i32::from(is_of_echo));
+        let books = if is_of_echo { echo_out } else { out };
+        rig::offenders::assert_leaked(&books, hop, "packets", 3);
+    }
 }
 
 /// The station at the far end: each frame that comes there is given to `answers` with its number of those for its station, and what that makes is sent. It ends with the test.

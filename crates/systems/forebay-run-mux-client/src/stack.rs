@@ -9,10 +9,11 @@ use forebay_client::ip::smoltcp::iface::SocketHandle;
 use forebay_client::ip::smoltcp::socket::tcp;
 use forebay_client::ip::{Ends as IpEnds, Fate, IpDevice, Network, PortId, Stack as IpStack};
 use forebay_client::{Client, ClientError};
+use forebay_ledger::Leak;
 use forebay_sys::clock::monotonic_ns;
 
 use crate::counts::{Amount, SendCounts, SendDrop, TcpCounts, TcpDrop};
-use crate::workload::{Ends, Kind, Workload};
+use crate::workload::{Ends, Kind, TCP, Workload};
 
 /// Frames of one turn each way: then the other side is told.
 const BATCH: usize = 256;
@@ -77,7 +78,7 @@ impl Stack {
     ) -> Result<bool, ClientError> {
         let has_come = self.receive(now_ns, workload);
         for at in 0..self.tcp.len() {
-            self.serve(self.tcp[at], tcp);
+            self.serve(self.tcp[at], tcp, workload.leak_mut());
         }
         let has_gone = self.send(now_ns, workload, send);
         self.stack.check()?;
@@ -94,7 +95,7 @@ impl Stack {
     }
 
     /// Sends back what came on a connection, as much as finds room.
-    fn serve(&mut self, handle: SocketHandle, counts: &mut TcpCounts) {
+    fn serve(&mut self, handle: SocketHandle, counts: &mut TcpCounts, leak: &mut Leak) {
         let (socket, _) = self.stack.tcp(handle);
         if !socket.is_open() {
             let _ = socket.listen(self.port);
@@ -110,6 +111,9 @@ impl Stack {
             });
             let Ok(bytes @ 1..) = read else { break };
             counts.came.add(1, bytes);
+            if leak.take(TCP) {
+                continue;
+            }
             match socket.send_slice(&self.chunk) {
                 Ok(sent) if sent == bytes => counts.returned.add(1, sent),
                 _ => counts.dropped[TcpDrop::Disconnected].add(1, bytes),

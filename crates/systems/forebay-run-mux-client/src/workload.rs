@@ -93,11 +93,12 @@ pub struct Workload {
     leak: Leak,
 }
 
-/// The account of what comes, and that of what is due for it.
+/// The accounts of what comes, of what is due for it, and of what connections of TCP bring.
 pub(crate) const WORK: &str = "client_work";
 pub(crate) const SEND: &str = "client_send";
-/// Accounts at which datagrams can be made to vanish.
-pub const HOPS: &[&str] = &[WORK, SEND];
+pub(crate) const TCP: &str = "client_tcp";
+/// Accounts at which datagrams, and what was read of connections, can be made to vanish.
+pub const HOPS: &[&str] = &[WORK, SEND, TCP];
 
 impl Workload {
     /// One that has seen nothing.
@@ -116,13 +117,13 @@ impl Workload {
         }
     }
 
-    /// The same, of which datagrams vanish uncounted at one of [`HOPS`], for tests of the books.
+    /// The same, of which some vanish uncounted at one of [`HOPS`], for tests of the books.
     #[must_use]
     pub fn leaking(self, leak: Leak) -> Self {
         Self { leak, ..self }
     }
 
-    /// What vanishes on purpose, for a client whose frames do not come here.
+    /// What vanishes on purpose, for what does not come here: frames of a client without a stack, and connections.
     pub(crate) const fn leak_mut(&mut self) -> &mut Leak {
         &mut self.leak
     }

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
+use forebay_ledger::Leak;
 use forebay_link::packet::{BATCH_FRAMES_MAX, FrameBatch, FramePort, KernelCounts};
 use forebay_sys::socket::raise_send_buffer;
 use forebay_sys::udp_batch::{Outgoing, SendBatch};
@@ -10,7 +11,7 @@ use forebay_wire::packet::link::turn_round;
 use super::{BUFFER_BYTES, Fault, Place, ROUNDS, RawPlan, ring_counts};
 use crate::LoadError;
 use crate::books::{EchoCounts, EchoDrop};
-use crate::echo::send_back;
+use crate::echo::{ECHO, RING, send_back};
 use crate::end::RingCounts;
 
 /// Bytes of a VLAN tag, which is put back in front of what comes with one.
@@ -49,9 +50,9 @@ impl RawEcho {
     }
 
     /// Sends back what came; why frames come no more, once.
-    pub(crate) fn turn(&mut self) -> Option<Fault> {
+    pub(crate) fn turn(&mut self, leak: &mut Leak) -> Option<Fault> {
         for round in 0..ROUNDS {
-            let taken = self.take();
+            let taken = self.take(leak);
             self.send();
             if taken == 0 && round == 0 {
                 return self.look();
@@ -71,22 +72,29 @@ impl RawEcho {
     }
 
     /// Takes frames into the batch: how many there were.
-    fn take(&mut self) -> usize {
-        let mut taken = 0;
+    fn take(&mut self, leak: &mut Leak) -> usize {
+        let (mut taken, mut leaked) = (0, 0);
         while taken < BATCH_FRAMES_MAX
             && let Some(mut place) = self.port.take()
         {
             taken += 1;
+            if leak.take(RING) {
+                leaked += 1;
+                continue;
+            }
             let (bytes, wire_bytes) = match place.frame() {
                 Ok(frame) => (frame.bytes, frame.wire_bytes as usize),
                 Err(_) => (&[][..], 1),
             };
             self.counts.came.add(wire_bytes);
+            if leak.take(ECHO) {
+                continue;
+            }
             if !into(&mut self.batch, bytes, wire_bytes) {
                 self.counts.lose(EchoDrop::Cut, wire_bytes);
             }
         }
-        self.taken += taken as u64;
+        self.taken += (taken - leaked) as u64;
         taken
     }
 
@@ -100,9 +108,9 @@ impl RawEcho {
     }
 
     /// Takes no more frames, and sends back those that came before.
-    pub(crate) fn shut(&mut self) {
+    pub(crate) fn shut(&mut self, leak: &mut Leak) {
         self.is_shut = self.port.close().is_ok();
-        while self.is_shut && self.take() > 0 {
+        while self.is_shut && self.take(leak) > 0 {
             self.send();
         }
     }
