@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use forebay_mux::Items;
 use forebay_sys::driver_stats::receive_queues;
 use forebay_sys::{SysError, wait};
-use forebay_xdp::{Mode, NotSent, Port, PortConfig, Redirect};
+use forebay_xdp::{Mode, NotSent, Port, Redirect};
+
+pub use forebay_xdp::{Copying, PortConfig};
 
 use super::account::{CardInDrop, CardOutDrop, InDrops, ReceiveCounts, SendCounts};
 use super::card::InterfaceCard;

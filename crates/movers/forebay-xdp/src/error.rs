@@ -80,6 +80,14 @@ pub enum XdpError {
         /// Its queue.
         queue: u32,
     },
+    /// The interface's driver moves no frames without a copy, and none is wanted.
+    #[error(
+        "the driver of {interface} moves no frames without a copy; allow one, or take another card"
+    )]
+    Copies {
+        /// Name of the interface.
+        interface: String,
+    },
     /// An interface has not so many queues, or no such sockets at all.
     #[error(
         "{interface} has no queue {queue} that could have an AF_XDP socket; `ethtool -l {interface}` says how many it has"

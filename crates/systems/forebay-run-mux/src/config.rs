@@ -35,6 +35,18 @@ choices! {
     }
 }
 
+choices! {
+    /// Whether the kernel copies frames of the driver xdp between the card's driver and the daemon.
+    pub enum XdpCopyChoice {
+        /// Where the card's driver cannot do without.
+        IfNeeded = "if-needed",
+        /// Always: with any card.
+        Always = "always",
+        /// Never: a card whose driver cannot do without is refused.
+        Never = "never",
+    }
+}
+
 settings! {
     /// The multiplexer: one network card, shared by many untrusted clients.
     pub struct MuxSettings in [mux] {
@@ -44,6 +56,8 @@ settings! {
         driver: DriverChoice = DriverChoice::Packet,
         /// Threads of the driver. With 2, frames go out in a thread of their own, beside all else that the daemon does.
         driver_threads: u8 [1..=2] = 1,
+        /// Driver xdp: whether the kernel copies each frame. What it came to is `driver_mode` of the record.
+        xdp_copy: XdpCopyChoice = XdpCopyChoice::IfNeeded,
         /// Driver pcap: the capture whose frames come, as fast as they are read, when each place has a client.
         pcap_read: Option<PathBuf> => "no frame comes",
         /// Driver pcap: the capture that is made of frames that go. One that is there is written over.

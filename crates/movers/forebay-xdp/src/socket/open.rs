@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use super::account::PortCounts;
-use super::config::PortConfig;
+use super::config::{Copying, PortConfig};
 use super::receiving::Receiving;
 use super::rings::{Giving, Taking};
 use super::{Port, Sending};
@@ -40,6 +40,14 @@ impl Port {
                 interface: interface.to_owned(),
                 queue,
             },
+            Some(source)
+                if config.copying == Copying::Never
+                    && source.raw_os_error() == Some(libc::EOPNOTSUPP) =>
+            {
+                XdpError::Copies {
+                    interface: interface.to_owned(),
+                }
+            }
             refused => XdpError::System {
                 call: "bind(AF_XDP)",
                 target: format!("queue {queue} of {interface}"),

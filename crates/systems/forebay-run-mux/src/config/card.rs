@@ -6,6 +6,13 @@ use super::{DriverChoice, MuxSettings};
 
 /// Complains of a card that is not named, and of keys of another driver.
 pub(super) fn check(said: &MuxSettings, block: &Block<'_, '_>) {
+    if said.driver != DriverChoice::Xdp {
+        let because = format!(
+            "the driver is {}, and xdp_copy is of xdp",
+            said.driver.name()
+        );
+        block.idle("xdp_copy", &because);
+    }
     if said.driver == DriverChoice::Pcap {
         block.idle("interface", "the driver pcap has files and no interface");
         check_files(said, block);
@@ -112,6 +119,15 @@ mod tests {
             (
                 "driver = \"pcap\"\npcap_read = \"a.pcap\"\npcap_write = \"a.pcap\"",
                 &["mux.toml:4", "pcap_write", "a.pcap", "name another file"],
+            ),
+            (
+                "interface = \"eth0\"\nxdp_copy = \"never\"",
+                &[
+                    "mux.toml:3",
+                    "xdp_copy",
+                    "the driver is packet",
+                    "take it out",
+                ],
             ),
             (
                 "driver = \"dpdk\"",

@@ -1,10 +1,10 @@
 //! The card, by the driver that the file names.
 
-use crate::config::{DriverChoice, MuxSettings};
+use crate::config::{DriverChoice, MuxSettings, XdpCopyChoice};
 use crate::driver::packet::{self, PacketOptions, PacketRing};
 use crate::driver::pcap::{self, PcapOptions};
 use crate::driver::tap::{self, TapOptions};
-use crate::driver::xdp::{self, XdpOptions};
+use crate::driver::xdp::{self, Copying, PortConfig, XdpOptions};
 use crate::driver::{Driver, DriverError, FRAME_BYTES_MAX, apart};
 use crate::error::MuxError;
 use crate::plan::{MuxPlan, Sizes};
@@ -38,9 +38,14 @@ fn open(settings: &MuxSettings, frame_bytes_max: usize) -> Result<Driver, Driver
             packet::open(interface, &PacketOptions { ring, ..packets })
         }
         DriverChoice::Xdp => {
+            let usual = XdpOptions::default();
             let options = XdpOptions {
+                port: PortConfig {
+                    copying: copying(settings.xdp_copy),
+                    ..usual.port
+                },
                 frame_bytes_max,
-                ..XdpOptions::default()
+                ..usual
             };
             xdp::open(interface, &options)
         }
@@ -57,5 +62,30 @@ fn open(settings: &MuxSettings, frame_bytes_max: usize) -> Result<Driver, Driver
             frame_bytes_max,
             ..PcapOptions::default()
         }),
+    }
+}
+
+const fn copying(said: XdpCopyChoice) -> Copying {
+    match said {
+        XdpCopyChoice::IfNeeded => Copying::IfNeeded,
+        XdpCopyChoice::Always => Copying::Copy,
+        XdpCopyChoice::Never => Copying::Never,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_past_the_stack_copies_as_the_file_says() {
+        for (said, wanted) in [
+            ("if-needed", Copying::IfNeeded),
+            ("always", Copying::Copy),
+            ("never", Copying::Never),
+        ] {
+            let said = XdpCopyChoice::named(said).unwrap();
+            assert_eq!(copying(said), wanted);
+        }
     }
 }
