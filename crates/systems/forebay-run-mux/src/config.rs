@@ -17,6 +17,7 @@ pub use clients::{ClientSettings, MacAddress, ReceiveChoice};
 pub(crate) use idle::readers;
 pub use rules::{Network, ProtocolChoice, RuleSettings};
 
+use crate::error::MuxError;
 use crate::plan::MuxPlan;
 
 choices! {
@@ -123,12 +124,22 @@ impl ConfigFile for MuxPlan {
         let plan = Self {
             settings: said,
             classes: classes.into_iter().map(|(said, _)| said).collect(),
-            clients: clients.into_iter().map(|(said, _)| said).collect(),
-            rules: rules.into_iter().map(|(said, _)| said).collect(),
+            clients: clients.iter().map(|(said, _)| said.clone()).collect(),
+            rules: rules.iter().map(|(said, _)| said.clone()).collect(),
         };
         // What the engine refuses is told before any card is opened.
         if let Err(error) = plan.check() {
             let right = "clients and classes that go together";
+            let place = match &error {
+                MuxError::Rules { clients: named, .. } => named.last(),
+                _ => None,
+            };
+            let place = place.and_then(|(at, _)| clients.get(*at));
+            let of_client = |(said, block)| {
+                let own = rules.iter().rev().find(|(rule, _)| rule.is_of(said));
+                own.map_or(block, |(_, block)| block)
+            };
+            let block = place.map_or(&block, |(said, block)| of_client((said, block)));
             block.complain_whole(&error.to_string(), right, "change the block that is named");
         }
         Some(plan)

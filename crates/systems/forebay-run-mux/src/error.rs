@@ -26,9 +26,14 @@ pub enum MuxError {
     /// A setting is outside its range.
     #[error(transparent)]
     Setting(#[from] OutOfRange),
-    /// What is for which client cannot stand. Clients have numbers by their places in the file, the first is 0.
-    #[error(transparent)]
-    Rules(#[from] RuleError),
+    /// What is for which client cannot stand.
+    #[error("{source}{}", names(clients))]
+    Rules {
+        /// What is wrong, with clients by their numbers.
+        source: Box<RuleError>,
+        /// These clients: places in the file, and names.
+        clients: Vec<(usize, String)>,
+    },
     /// A client asks for more than there is.
     #[error("{name}: {source}")]
     Client {
@@ -109,4 +114,12 @@ pub enum MuxError {
     /// Books, files, the system.
     #[error(transparent)]
     Run(#[from] RunError),
+}
+
+/// Which clients the numbers of an error are of.
+fn names(clients: &[(usize, String)]) -> String {
+    let named = clients.iter().enumerate();
+    let named = named.filter(|(at, one)| !clients[..*at].contains(one));
+    let named = named.map(|(_, (number, name))| format!("; client {number} is {name}"));
+    named.collect()
 }

@@ -141,7 +141,8 @@ impl MuxPlan {
             classes: self.class_configs()?,
             faults_of_a_kind_max: self.settings.faults_max(),
         };
-        let mut mux = Mux::new(&config, self.classifier()?)?;
+        let classifier = self.classifier().map_err(|source| self.refused(source))?;
+        let mut mux = Mux::new(&config, classifier)?;
         let overhead_bytes = self.settings.link_overhead_bytes;
         let link = self.settings.link_rate_bps.map(|rate_bps| Link {
             rate_bps,
@@ -149,6 +150,19 @@ impl MuxPlan {
         });
         mux.set_link(link)?;
         Ok(mux)
+    }
+
+    /// The error with the names of its clients.
+    fn refused(&self, source: RuleError) -> MuxError {
+        let named = |client: &ClientId| {
+            let name = self.clients.get(client.index());
+            let name = name.and_then(|said| said.name.clone());
+            (client.index(), name.unwrap_or_default())
+        };
+        MuxError::Rules {
+            clients: source.clients().iter().map(named).collect(),
+            source: Box::new(source),
+        }
     }
 
     pub(crate) fn classifier(&self) -> Result<Classifier, RuleError> {

@@ -293,3 +293,20 @@ pub enum RuleError {
         client: ClientId,
     },
 }
+
+impl RuleError {
+    /// The clients of what cannot stand, in the order in which they are named.
+    #[must_use]
+    pub fn clients(&self) -> Vec<ClientId> {
+        match self {
+            Self::Empty { client } | Self::NoGroup { client, .. } | Self::AskedTwice { client } => {
+                vec![*client]
+            }
+            Self::Group { rule } | Self::Versions { rule } | Self::PortOfWhat { rule } => {
+                vec![rule.client]
+            }
+            Self::Tie { first, second, .. } => vec![first.client, second.client],
+            Self::Vlan { .. } | Self::Prefix { .. } | Self::TooMany { .. } => Vec::new(),
+        }
+    }
+}

@@ -202,7 +202,14 @@ mod tests {
     #[test]
     fn what_cannot_be_said_is_told_with_its_place_and_a_remedy() {
         // Without rules both have the same frames.
-        assert!(told("").unwrap_err().contains("more specific"));
+        let wrong = told("").unwrap_err();
+        for part in [
+            "mux.toml:7",
+            "more specific",
+            "; client 0 is a; client 1 is b",
+        ] {
+            assert!(wrong.contains(part), "{part}: {wrong}");
+        }
         let one = "[[rules]]\nclient = \"a\"\ndestination = \"192.0.2.1\"\n";
         for (rules, parts) in [
             (
@@ -231,7 +238,7 @@ mod tests {
             ),
             (
                 format!("{one}[[rules]]\nclient = \"b\"\ndestination = \"192.0.2.1\"\n"),
-                ["more specific", "192.0.2.1"],
+                ["mux.toml:14", "more specific"],
             ),
         ] {
             let wrong = told(&rules).unwrap_err();
