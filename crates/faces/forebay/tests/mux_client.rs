@@ -9,7 +9,8 @@
 mod rig;
 
 use std::fs::{self, Permissions};
-use std::net::UdpSocket;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -401,6 +402,8 @@ fn what_vanishes_at_a_hop_of_daemon_or_client_is_named_by_its_books() {
     }
     let mut world = World::new();
     let of_daemon = [
+        "mux_card_in",
+        "mux_card_out",
         "mux_classify",
         "mux_deliver",
         "mux_queue",
@@ -417,6 +420,32 @@ fn what_vanishes_at_a_hop_of_daemon_or_client_is_named_by_its_books() {
     for hop in ["client_work", "client_send"] {
         world.leak(hop, false);
     }
+}
+
+#[test]
+fn what_vanishes_of_a_connection_is_named_by_the_books_of_its_client() {
+    if !is_inside("what_vanishes_of_a_connection_is_named_by_the_books_of_its_client") {
+        return;
+    }
+    let world = World::new();
+    let mut command = world.command("echo", &[]);
+    let client = world.started(command.env("FOREBAY_LEAK", "client_tcp:1"));
+    let mut stream = TcpStream::connect(CLIENT).unwrap();
+    let wait = Some(Duration::from_millis(20));
+    stream.set_read_timeout(wait).unwrap();
+    let mut sent = 0;
+    // What the first read has vanishes, however much of it there is; what comes behind goes back.
+    let returned = wait_for("what comes behind", || {
+        stream.write_all(b"x").unwrap();
+        sent += 1;
+        stream.read(&mut [0; 64]).ok()
+    });
+    assert!((1..sent).contains(&returned), "{returned} of {sent}");
+    drop(stream);
+    assert!(signal("INT", client.pid()));
+    client.end().json_of(1);
+    rig::offenders::assert_leaked(&world.path("client"), "client_tcp", "packets", 1);
+    world.end();
 }
 
 /// The slice of CPU time of a process's first thread as the kernel has it, in ns; nothing: it does not show it, or cannot change it (before Linux 6.12).

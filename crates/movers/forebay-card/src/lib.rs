@@ -26,6 +26,7 @@ pub mod checksum;
 pub mod emulated;
 mod error;
 mod fates;
+mod leaky;
 pub mod packet;
 pub mod pcap;
 pub mod shared;
@@ -41,6 +42,7 @@ pub use account::{CardInDrop, CardOutDrop, LinkCounts, ReceiveCounts, SendCounts
 pub use apart::apart;
 pub use error::DriverError;
 pub use fates::Fate;
+pub use leaky::{HOPS, leaking};
 pub use shared::{Desk, SharedMemory};
 
 /// The longest frame that comes or goes unless something else is said, in bytes: a packet of 1,500 bytes with its header and one VLAN tag (IEEE 802.3).

@@ -46,7 +46,7 @@ use self::words::told;
 use crate::books::{AnswerCounts, Books};
 use crate::config::DriverChoice;
 use crate::door::{Caller, Door, say_no};
-use crate::driver::{CardWatch, Driver, Flushed, SharedMemory};
+use crate::driver::{CardWatch, Driver, Flushed, SharedMemory, leaking};
 use crate::error::MuxError;
 use crate::lane::Lane;
 use crate::plan::{MuxPlan, Sizes};
@@ -67,10 +67,13 @@ const SLACK_NS: u64 = 1_000;
 /// Descriptors that one look tells of.
 const EVENTS: usize = 64;
 
-/// Where frames, packets and answers can be made to vanish: the engine's hops, and the responder's answers on their way to the card.
+/// Where frames, packets and answers can be made to vanish: the card's hops, the engine's, and the responder's answers on their way to the card.
 const HOPS: &[&str] = &{
+    let [card_in, card_out] = crate::driver::HOPS;
     let [classify, deliver, queue, receive, transmit] = forebay_mux::HOPS;
     [
+        card_in,
+        card_out,
         classify,
         deliver,
         queue,
@@ -150,18 +153,24 @@ pub(crate) struct Daemon {
     lacks_counts: bool,
     /// Nothing is read of the card before each place has a client: of files, which would be read through before one could come.
     is_early: bool,
-    /// What vanishes on purpose, of the responder's answers; the engine has its own.
+    /// What vanishes on purpose, of the responder's answers; card and engine have their own.
     leak: Leak,
 }
 
 impl Daemon {
     /// Opens the card and the socket.
-    pub(crate) fn open(plan: MuxPlan) -> Result<Self, MuxError> {
+    pub(crate) fn open(plan: MuxPlan, leak: &Leak) -> Result<Self, MuxError> {
         plan.check()?;
         // This thread is the one that works. Without it pauses are longer.
         let _ = wait::set_timer_slack_ns(SLACK_NS);
-        let (driver, sizes) = open_card(&plan)?;
-        Self::over(driver, sizes, plan)
+        let (mut driver, sizes) = open_card(&plan)?;
+        if leak.is_armed() {
+            driver = leaking(driver, leak);
+        }
+        let mut daemon = Self::over(driver, sizes, plan)?;
+        daemon.mux.leak(leak.clone());
+        daemon.leak = leak.clone();
+        Ok(daemon)
     }
 
     /// Opens the socket, over this card.
@@ -475,9 +484,7 @@ impl System for MuxPlan {
         {
             host.warn(&error.to_string());
         }
-        let mut daemon = Daemon::open(self)?;
-        daemon.mux.leak(host.leak.clone());
-        daemon.leak = host.leak.clone();
+        let mut daemon = Daemon::open(self, &host.leak)?;
         let (plan, card) = (daemon.plan.clone(), daemon.driver.card.name().to_owned());
         let out = Some(plan.settings.directory.as_path()).filter(|it| !it.as_os_str().is_empty());
         let mut books = Books::open(out, &plan, &card, &mut |line| host.warn(line))?;
