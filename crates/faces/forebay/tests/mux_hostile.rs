@@ -147,6 +147,11 @@ fn assert_agreed(hostile: &Value, daemon: &Value, directory: &Path) {
     assert_eq!(frames, own, "{daemon}\n{hostile}");
     assert!(frames[0] > frames[1], "it has kept some: {hostile}");
     assert_eq!(good["lies"], json!({}), "{daemon}");
+    // It rang a thousand times in each connection, and had nothing.
+    let [heard, idle] = ["bells", "idle_bells"].map(|key| number(bad, key));
+    assert!(idle > 0 && idle < heard, "{daemon}");
+    assert!(number(good, "bells") > 0, "{daemon}");
+    assert!(number(good, "idle_bells") < idle, "{daemon}");
     let drops = daemon["drops"].as_object().unwrap();
     let of_good: Vec<_> = drops.keys().filter(|it| it.ends_with(".good")).collect();
     assert!(of_good.is_empty(), "{daemon}");

@@ -9,6 +9,7 @@
 
 mod admit;
 mod arrivals;
+mod bells;
 mod card;
 mod confined;
 mod control;
@@ -23,6 +24,7 @@ use std::time::Duration;
 
 use forebay_client::protocol::Reason as No;
 use forebay_ledger::{Condition, Leak, Reason, Taint, TaintKind};
+use forebay_mux::account::ClientCounts;
 use forebay_mux::buffers::BufferId;
 use forebay_mux::transmit::Packet;
 use forebay_mux::{ClientId, Mux};
@@ -38,13 +40,14 @@ use forebay_sys::seqpacket::SeqSocket;
 use forebay_sys::wait;
 
 use self::admit::is_unread;
+use self::bells::Bells;
 use self::card::open_card;
 use self::confined::confine;
 use self::control::ControlDoor;
 use self::gather::Gather;
 use self::words::told;
 use crate::books::{AnswerCounts, Books};
-use crate::config::DriverChoice;
+use crate::config::{ClientSettings, DriverChoice};
 use crate::door::{Caller, Door, say_no};
 use crate::driver::{CardWatch, Driver, Flushed, SharedMemory, leaking};
 use crate::error::MuxError;
@@ -96,12 +99,21 @@ struct Place {
     lane: Option<Lane>,
     connected: u64,
     parted: BTreeMap<&'static str, u64>,
+    bells: Bells,
     /// When the last client of it was welcomed.
     welcomed_ns: Option<u64>,
     /// One that came too soon after the one before, and waits.
     early: Option<Caller>,
     /// Connections of clients that were parted with, and have not taken what they were told: descriptors are under way in them.
     unread: Vec<SeqSocket>,
+}
+
+impl Place {
+    /// What became of it, by the engine's counts.
+    fn summary(&self, said: &ClientSettings, counts: &ClientCounts<'_>) -> ClientSummary {
+        let bells = [self.bells.heard, self.bells.idle];
+        ClientSummary::of(said, self.connected, self.parted.clone(), bells, counts)
+    }
 }
 
 /// A client that does not stay, and why.
@@ -294,8 +306,12 @@ impl Daemon {
                 DOOR => self.admit(monotonic_ns()),
                 RECEIVE => self.is_card_calling = true,
                 CONTROL => control::serve(self, monotonic_ns()),
-                token if token >= CLIENTS && token % 2 == 0 => {
-                    self.hear(ClientId::new(((token - CLIENTS) / 2) as u8));
+                token if token >= CLIENTS => {
+                    let client = ClientId::new(((token - CLIENTS) / 2) as u8);
+                    match token % 2 {
+                        0 => self.hear(client),
+                        _ => self.hear_bell(client),
+                    }
                 }
                 _ => {}
             }
@@ -313,6 +329,14 @@ impl Daemon {
         let lane = self.places[client.index()].lane.as_ref();
         if lane.is_some_and(Lane::is_gone) {
             self.leave(client, "left", None);
+        }
+    }
+
+    /// A client has rung: it has something for the daemon, or not.
+    fn hear_bell(&mut self, client: ClientId) {
+        let Place { lane, bells, .. } = &mut self.places[client.index()];
+        if let Some(lane) = lane {
+            bells.hear(lane.taken);
         }
     }
 
@@ -440,10 +464,8 @@ impl Daemon {
 
     fn summary(&self) -> MuxSummary {
         let named = self.plan.places().zip(&self.places);
-        let clients = named.map(|((client, said), place)| {
-            let counts = self.mux.counts(client);
-            ClientSummary::of(said, place.connected, place.parted.clone(), &counts)
-        });
+        let clients =
+            named.map(|((client, said), place)| place.summary(said, &self.mux.counts(client)));
         let residual = self.mux.residual().items;
         let mut refused = self.door.refused.clone();
         refused.extend(self.control.refused());

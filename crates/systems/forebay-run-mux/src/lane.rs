@@ -93,6 +93,8 @@ pub(crate) struct Lane {
     needs_bell: bool,
     /// Its frames lie where the driver has received them.
     is_sharing: bool,
+    /// Packets and numbers of buffers that were taken from it.
+    pub(crate) taken: u64,
     /// It does not take what it is given: as much is on its way as the ring has room for.
     pub(crate) is_stuck: bool,
 }
@@ -175,6 +177,7 @@ impl Lane {
             is_returned: false,
             needs_bell: false,
             is_sharing: ends.is_sharing,
+            taken: 0,
             is_stuck: false,
         }
     }
@@ -219,13 +222,18 @@ impl Lane {
     /// The numbers of buffers that the client says it gives back.
     pub(crate) fn given_back(&mut self, numbers: &mut Vec<BufferId>) -> Result<(), RingError> {
         let number = |said| BufferId(u32::try_from(said).unwrap_or(u32::MAX));
-        self.sender.reclaim(|said| numbers.push(number(said)))
+        let before = numbers.len();
+        let read = self.sender.reclaim(|said| numbers.push(number(said)));
+        self.taken += (numbers.len() - before) as u64;
+        read
     }
 
     /// The next packet that it hands over, as it says.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<Descriptor>, RingError> {
-        self.receiver.next()
+        let next = self.receiver.next();
+        self.taken += u64::from(matches!(next, Ok(Some(_))));
+        next
     }
 
     /// Copies a packet out of the client's memory, unless the client is trusted, and says which sender it names.

@@ -105,6 +105,10 @@ pub struct ClientSummary {
     pub connected: u64,
     /// How they were parted with, by reason.
     pub parted: BTreeMap<&'static str, u64>,
+    /// Times that the daemon heard it ring; several before it looked are one.
+    pub bells: u64,
+    /// Of these, ones since which, and since the one before, nothing was taken from it.
+    pub idle_bells: u64,
     /// Frames that came for it.
     pub frames_for: u64,
     /// Frames that it was given.
@@ -130,6 +134,7 @@ impl ClientSummary {
         said: &ClientSettings,
         connected: u64,
         parted: BTreeMap<&'static str, u64>,
+        [bells, idle_bells]: [u64; 2],
         counts: &ClientCounts<'_>,
     ) -> Self {
         let (receive, transmit) = (counts.receive, counts.transmit);
@@ -150,6 +155,8 @@ impl ClientSummary {
             is_sharing: said.shares(),
             connected,
             parted,
+            bells,
+            idle_bells,
             frames_for: counts.delivery.came.items,
             frames_given: counts.delivery.given.items,
             bytes_given: counts.delivery.given.bytes,

@@ -271,7 +271,7 @@ pub struct MuxBenchSummary {
     pub cpu_fraction_soaker: Option<f64>,
     /// Packets that the daemon gave to clients and to the card, for each second of its CPU time.
     pub packets_per_cpu_second: f64,
-    /// Times that the daemon woke a client, for each packet that it gave or took.
+    /// Times that the daemon woke a client, and that it heard a client ring, for each packet that it gave or took.
     pub signals_per_packet: f64,
     /// Packets that were lost on the wire and at the card, by place and reason: those of all clients together.
     pub wire_drops: BTreeMap<String, u64>,

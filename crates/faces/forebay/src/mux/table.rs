@@ -111,6 +111,13 @@ fn detail(text: &mut String, client: &Value) {
     };
     let set = settings(&client["settings"]);
     let _ = writeln!(text, "{name}: {set}{trusted}{sharing}");
+    let [rang, idle] = ["bells", "idle_bells"].map(|key| client[key].as_u64().unwrap_or(0));
+    if idle > 0 {
+        let _ = writeln!(
+            text,
+            "{name}: rang {rang} times, {idle} of them for nothing"
+        );
+    }
     for (what, counts) in [("dropped", &client["drops"]), ("lied", &client["lies"])] {
         for (why, count) in counts.as_object().into_iter().flatten() {
             let _ = writeln!(text, "{name}: {what} {why}: {count}");
@@ -153,7 +160,7 @@ mod tests {
             "clients": [{
                 "name": "a", "is_trusted": true, "is_sharing": true, "is_connected": true, "pid": 7, "frames_held": 4, "frames_given": 5,
                 "bytes_given": 500, "packets_asked": packets_sent, "packets_sent": packets_sent,
-                "bytes_sent": packets_sent * 1000, "packets_waiting": 2, "sojourn_ns_max": 9000,
+                "bytes_sent": packets_sent * 1000, "packets_waiting": 2, "sojourn_ns_max": 9000, "bells": 9, "idle_bells": 4,
                 "lies": {"send.length": 3}, "drops": {"mux_deliver.queue_full": 6},
                 "settings": {"class": 0, "queue": 8, "rate_bps": null, "level": 1},
             }],
@@ -169,6 +176,7 @@ mod tests {
             "client  process  class  held  given  asked  sent  waiting  wait max  lies",
             "a             7      0   4/8      5     30    30        2      9 us     3",
             "a: class=0 level=1 queue=8 trusted=true receive=shared",
+            "a: rang 9 times, 4 of them for nothing",
             "a: dropped mux_deliver.queue_full: 6",
             "a: lied send.length: 3",
             "10 sent (0.1 Mb/s)",

@@ -166,6 +166,7 @@ impl Daemon {
             Ok(true) => {
                 let place = &mut self.places[client.index()];
                 place.lane = Some(lane);
+                place.bells.begin();
                 place.connected += 1;
                 return Ok(());
             }

@@ -17,7 +17,7 @@ use crate::control::{
 use crate::error::MuxError;
 use crate::listener::Listener;
 use crate::plan::MuxPlan;
-use crate::summary::{ClientSummary, ConfinedSummary, SettingChange};
+use crate::summary::{ConfinedSummary, SettingChange};
 
 /// Connections that may wait to be taken in.
 const BACKLOG: u16 = 8;
@@ -332,8 +332,7 @@ fn client_of(daemon: &Daemon, client: ClientId) -> Value {
         &daemon.places[client.index()],
     );
     let counts = daemon.mux.counts_now(client);
-    let summary = ClientSummary::of(said, place.connected, place.parted.clone(), &counts);
-    let mut shown = serde_json::to_value(summary).unwrap_or_default();
+    let mut shown = serde_json::to_value(place.summary(said, &counts)).unwrap_or_default();
     let peer = place.lane.as_ref().and_then(|lane| lane.socket.peer().ok());
     shown["is_connected"] = place.lane.is_some().into();
     shown["pid"] = peer.map(|peer| peer.pid).into();

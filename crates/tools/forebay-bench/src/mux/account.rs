@@ -194,6 +194,22 @@ impl Told {
         of_place.map(|(_, items)| items).sum()
     }
 
+    /// Times that the daemon woke a client, and that it heard one ring.
+    fn signals(&self) -> Result<u64> {
+        let places = self.daemon["clients"].as_array();
+        let bells = places.into_iter().flatten();
+        let bells = bells.map(|place| number(place, "bells"));
+        Ok(number(&self.daemon, "signals")? + bells.sum::<Result<u64>>()?)
+    }
+
+    /// Frames for which the generator's rings had no room, of load that is frames: UDP of its host has no part in them.
+    fn ring_drops(&self) -> u64 {
+        let targets = self.load["targets"].as_array();
+        let targets = targets.filter(|_| self.load["transport"] == "raw");
+        let drops = targets.into_iter().flatten();
+        drops.filter_map(|it| it["socket_drops"].as_u64()).sum()
+    }
+
     /// What two parties have counted.
     fn checks(&self, hops: &[Hops]) -> Vec<Check> {
         let mut checks = Vec::new();
@@ -363,7 +379,7 @@ impl Told {
             cpu_fraction: share.kernel,
             cpu_fraction_soaker: share.soaker,
             packets_per_cpu_second: packets as f64 / cpu_s(&self.daemon).max(1e-9),
-            signals_per_packet: number(&self.daemon, "signals")? as f64 / per_packet,
+            signals_per_packet: self.signals()? as f64 / per_packet,
             wire_drops: self.wire_drops(),
             disagreements,
             generator_limit: limit(&self.load),

@@ -53,7 +53,7 @@ fn told() -> Told {
         daemon: books(json!({
             "cpu_s": {"mux": 0.5}, "signals": 4, "driver_threads": 2,
             "clients": [{
-                "name": "A", "is_trusted": true, "frames_for": 98, "frames_given": 92, "packets_asked": 82, "packets_sent": 82, "sojourn_ns_max": 9,
+                "name": "A", "is_trusted": true, "bells": 3, "frames_for": 98, "frames_given": 92, "packets_asked": 82, "packets_sent": 82, "sojourn_ns_max": 9,
             }],
             "drops": {
                 "mux_deliver.queue_full.A": {"items": 6}, "mux_receive.client_gone.A": {"items": 5},
@@ -100,7 +100,7 @@ fn each_packet_is_found_on_the_way_and_rates_are_of_the_payload() {
     assert!(client.is_trusted);
     assert_eq!(summary.driver_threads, 2);
     assert_eq!(summary.packets_per_cpu_second, 174.0 / 0.5);
-    assert_eq!(summary.signals_per_packet, 4.0 / 174.0);
+    assert_eq!(summary.signals_per_packet, 7.0 / 174.0);
     assert_eq!(summary.wire_drops["mux_card_in.ring_full"], 3);
     let of = |workload| {
         let (summary, _) = told().summed_up(&options(workload), share).unwrap();
