@@ -17,6 +17,7 @@ use forebay_client::{Client, Woken};
 use forebay_link::packet::{FrameBatch, SendPort};
 use forebay_link::pcap::Frames;
 use forebay_sys::netlink::links;
+use forebay_sys::sched;
 use forebay_testing::wire::{carries, is_inside, lay, may_have_tun, sh};
 use forebay_wire::pcap::{file_header, packet_header};
 use rig::{Run, dropped_in_all, forebay, number, signal, start, wait_for};
@@ -115,10 +116,15 @@ fn received(interface: &str) -> u64 {
 
 /// Frames go both ways over a virtual wire, whose far end the daemon has by this driver, with so many threads.
 fn over_a_wire(driver: &str, threads: u64, modes: &[&str]) {
+    over_a_wire_with(driver, threads, modes, "");
+}
+
+/// The same, with these keys for the card.
+fn over_a_wire_with(driver: &str, threads: u64, modes: &[&str], keys: &str) {
     lay();
     carries();
     let world = World::new(&format!(
-        "interface = \"far\"\ndriver = \"{driver}\"\ndriver_threads = {threads}"
+        "interface = \"far\"\ndriver = \"{driver}\"\ndriver_threads = {threads}\n{keys}"
     ));
     let mut client = world.client("one");
     let before = received("near");
@@ -170,6 +176,59 @@ fn frames_go_in_a_thread_of_their_own() {
     }
 }
 
+/// Of each thread of a process, its policy and its real-time priority (`proc_pid_stat(5)`, fields 41 and 40) and the CPUs that it may use.
+fn scheduled(pid: u32) -> Vec<([u64; 2], String)> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let told = threads.map(|thread| {
+        let path = thread.unwrap().path();
+        let read = |file| fs::read_to_string(path.join(file)).unwrap();
+        let (stat, status) = (read("stat"), read("status"));
+        // The second field is the name, which may have blanks.
+        let fields: Vec<_> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+        let cpus = status
+            .lines()
+            .find(|line| line.starts_with("Cpus_allowed_list:"));
+        let cpus = cpus.unwrap().rsplit('\t').next().unwrap().to_owned();
+        ([38, 37].map(|at: usize| fields[at].parse().unwrap()), cpus)
+    });
+    told.collect()
+}
+
+#[test]
+fn the_kernel_runs_the_daemon_where_and_with_which_priority_its_file_says() {
+    if !is_inside("the_kernel_runs_the_daemon_where_and_with_which_priority_its_file_says") {
+        return;
+    }
+    let tried = std::thread::spawn(|| sched::real_time(7)).join().unwrap();
+    if tried.is_err() {
+        lay();
+        let ended = World::new("interface = \"far\"\nreal_time = 7").run.end();
+        assert_eq!(ended.code(), Some(2), "{}", ended.stderr);
+        assert!(ended.stderr.contains("CAP_SYS_NICE"), "{}", ended.stderr);
+        forebay_testing::skip!("this user may have no real-time priority (CAP_SYS_NICE)");
+        return;
+    }
+    lay();
+    let last = *sched::cpus().last().unwrap();
+    let world = World::new(&format!(
+        "interface = \"far\"\ndriver_threads = 2\ncpu = {last}\nreal_time = 7"
+    ));
+    // It takes clients in when all threads are there.
+    drop(world.client("one"));
+    let threads = scheduled(world.run.pid());
+    // SCHED_FIFO is 1 (sched.h).
+    let fifo = 1;
+    let with_priority = threads.iter().filter(|(how, _)| *how == [fifo, 7]);
+    let cpus: Vec<_> = with_priority.map(|(_, cpus)| cpus.as_str()).collect();
+    // The daemon's own thread, and that of the driver.
+    assert_eq!(cpus.len(), 2, "{threads:?}");
+    assert!(cpus.contains(&last.to_string().as_str()), "{threads:?}");
+    if sched::cpu_count() > 1 {
+        assert_ne!(cpus[0], cpus[1], "{threads:?}");
+    }
+    world.end("packet");
+}
+
 #[test]
 fn a_port_past_the_stack_says_whether_it_copies() {
     if !is_inside("a_port_past_the_stack_says_whether_it_copies") {
@@ -183,10 +242,19 @@ fn a_port_past_the_stack_says_whether_it_copies() {
         forebay_testing::skip!("clang was not there at the build (apt-get install clang)");
         return;
     }
-    let modes = ["native, zero copy", "native, copy", "generic, copy"];
+    // A virtual cable moves no frames without a copy; native by Linux 5.9.
+    let modes = ["native, copy", "generic, copy"];
     over_a_wire("xdp", 1, &modes);
     sh("ip link delete near");
     over_a_wire("xdp", 2, &modes);
+    sh("ip link delete near");
+    over_a_wire_with("xdp", 1, &modes, "xdp_copy = \"always\"");
+    let world = World::new("interface = \"far\"\ndriver = \"xdp\"\nxdp_copy = \"never\"");
+    let refused = world.run.end();
+    assert_eq!(refused.code(), Some(2), "{}", refused.stderr);
+    for part in ["far", "without a copy", "allow one"] {
+        assert!(refused.stderr.contains(part), "{part}: {}", refused.stderr);
+    }
 }
 
 #[test]

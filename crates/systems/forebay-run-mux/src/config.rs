@@ -83,6 +83,10 @@ settings! {
         gather_us: u32 [0..=500] = 0,
         /// The kernel gives the daemon its time on a CPU in pieces of so long, in us, from Linux 6.12 on: less at a time and sooner, and no more altogether. 1 to 99 are as 100; 0: as any other process, some ms.
         slice_us: u32 [0..=100_000] = 100,
+        /// CPU on which the daemon runs; a driver's second thread runs on any.
+        cpu: Option<usize> [0..=8191] => "not pinned",
+        /// Real-time priority (SCHED_FIFO) of the threads that move frames. They run before all ordinary programs then, clients among them, as the kernel's own work for a socket does. Give a low one; memory is not locked.
+        real_time: Option<u8> [1..=99] => "off",
         /// Whether the daemon gives its rights away once card, sockets and books are open: capabilities, new privileges, other files, sockets and system calls.
         confine: bool = true,
         /// After so many lies of one kind a client is disconnected. 0: never.

@@ -35,7 +35,7 @@ use forebay_sys::clock::monotonic_ns;
 use forebay_sys::confine::Confined;
 use forebay_sys::epoll::{Interest, Poller, Trigger};
 use forebay_sys::process::raise_open_files;
-use forebay_sys::sched::set_slice;
+use forebay_sys::sched::{pin_to_cpu, real_time, set_slice};
 use forebay_sys::seqpacket::SeqSocket;
 use forebay_sys::wait;
 
@@ -490,6 +490,21 @@ impl Daemon {
     }
 }
 
+impl MuxPlan {
+    /// How the kernel is to run this thread, and those that it starts.
+    fn ask_for_cpu(&self, host: &Host) -> Result<(), MuxError> {
+        if self.settings.slice_us > 0
+            && let Err(error) = set_slice(u64::from(self.settings.slice_us) * 1_000)
+        {
+            host.warn(&error.to_string());
+        }
+        if let Some(priority) = self.settings.real_time {
+            real_time(priority)?;
+        }
+        Ok(())
+    }
+}
+
 impl System for MuxPlan {
     const HOPS: &'static [&'static str] = HOPS;
     type Summary = MuxSummary;
@@ -501,12 +516,11 @@ impl System for MuxPlan {
         }
         // A client has five of them. Where there are no more, it is refused as it comes.
         let _ = raise_open_files();
-        if self.settings.slice_us > 0
-            && let Err(error) = set_slice(u64::from(self.settings.slice_us) * 1_000)
-        {
-            host.warn(&error.to_string());
-        }
+        self.ask_for_cpu(host)?;
         let mut daemon = Daemon::open(self, &host.leak)?;
+        if let Some(cpu) = daemon.plan.settings.cpu {
+            pin_to_cpu(cpu)?;
+        }
         let (plan, card) = (daemon.plan.clone(), daemon.driver.card.name().to_owned());
         let out = Some(plan.settings.directory.as_path()).filter(|it| !it.as_os_str().is_empty());
         let mut books = Books::open(out, &plan, &card, &mut |line| host.warn(line))?;
