@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use forebay_bench::mux::{
-    self, CLIENTS_MAX, ClientOptions, MuxBenchSummary, Options, Placement, SIZE_BYTES, Workload,
+    self, CLIENTS_MAX, ClientOptions, FRAME_BYTES, MuxBenchSummary, Options, Placement, SIZE_BYTES,
+    Workload,
 };
 use forebay_report::text::si;
 use forebay_run::record::Record;
@@ -49,7 +50,7 @@ impl WorkloadArg {
 
 /// Measures the multiplexer on this machine: a generator, the daemon and its clients, and after them plain sockets of Linux with the same load.
 ///
-/// Generator and card are network namespaces, joined by a virtual cable; clients are processes of a user without rights, called A, B, C … Rates and --client-limit are of UDP payload. What the generator
+/// Generator and card are network namespaces, joined by a virtual cable; clients are processes of a user without rights, called A, B, C … Rates and --client-limit are of UDP payload, or with --raw of frames. What the generator
 /// sent to each client, what the daemon gave it, what it counted, and what came back is compared hop by hop; residual_items is that of the whole way. CPU is that of the whole host. Nothing of it
 /// touches the host's own network, and nothing is left when it ends or is killed; Ctrl-C closes the books. Needs root, to make network namespaces and to start processes of another user.
 #[derive(Debug, clap::Args)]
@@ -90,9 +91,12 @@ pub(crate) struct MuxBenchArgs {
     /// Receive buffers of all clients together (default: 1024, or 64 for each client).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     receive_buffers: Option<u32>,
-    /// Bytes of payload of a packet, 24 to 1472.
-    #[arg(long, value_name = "BYTES", default_value_t = 1472, value_parser = clap::value_parser!(u16).range(SIZE_BYTES))]
-    size: u16,
+    /// Clients have no IP stack, and load is frames: sizes, rates and limits are of whole frames, without their check sums. For the workload echo. Beside it stand sockets with datagrams in frames of the same length.
+    #[arg(long)]
+    raw: bool,
+    /// Bytes of payload of a packet, 24 to 1472, or with --raw of a frame, 66 to 1514 (default: the most).
+    #[arg(long, value_name = "BYTES")]
+    size: Option<u16>,
     /// Rate of the wire in bit/s, each way, by a token bucket (tbf) on a switch (default: as fast as the hosts are).
     #[arg(long, value_name = "BITS", value_parser = parse_bytes)]
     wire_rate: Option<u64>,
@@ -102,6 +106,9 @@ pub(crate) struct MuxBenchArgs {
     /// How long the daemon leaves frames and packets to gather when much comes, 0 to 500 us, 0: never (default: that of `forebay mux run`).
     #[arg(long, value_name = "US", value_parser = clap::value_parser!(u32).range(0..=500))]
     gather_us: Option<u32>,
+    /// Real-time priority of the daemon, 1 to 99 (default: none, as other programs).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=99))]
+    real_time: Option<u8>,
     /// Threads of the daemon's driver: with 2, frames go out in a thread of their own.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     driver_threads: u8,
@@ -234,12 +241,26 @@ fn options(args: &MuxBenchArgs) -> Result<Options> {
     if args.duration < Duration::from_millis(100) {
         bail!("--duration {:?}: 100ms at least", args.duration);
     }
+    if args.raw && args.workload != WorkloadArg::Echo {
+        bail!("--raw: clients without a stack have the workload echo alone; leave one of both out");
+    }
+    let sizes = if args.raw { FRAME_BYTES } else { SIZE_BYTES };
+    let size = args.size.unwrap_or(*sizes.end());
+    if !sizes.contains(&size) {
+        let of = if args.raw { "of a frame" } else { "of payload" };
+        bail!(
+            "--size {size}: give {} to {} bytes {of}",
+            sizes.start(),
+            sizes.end()
+        );
+    }
     Ok(Options {
         program: std::env::current_exe().context("finding this program")?,
         workload: args.workload.workload(),
         policy: args.policy,
         clients: (0..count).map(client).collect(),
-        size_bytes: usize::from(args.size),
+        is_raw: args.raw,
+        size_bytes: usize::from(size),
         duration: args.duration,
         receive_buffers: args
             .receive_buffers
@@ -247,6 +268,7 @@ fn options(args: &MuxBenchArgs) -> Result<Options> {
         wire_bps: args.wire_rate,
         link_bps: args.link_rate,
         gather_us: args.gather_us,
+        real_time: args.real_time,
         driver_threads: args.driver_threads,
         has_baseline: !args.no_baseline,
         has_soaker: !args.no_soaker,

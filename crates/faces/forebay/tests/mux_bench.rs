@@ -89,6 +89,49 @@ fn an_echo_is_answered_beside_sockets_and_the_whole_way_is_accounted_for() {
 }
 
 #[test]
+fn clients_without_a_stack_have_rates_and_limits_of_whole_frames() {
+    if !may_have_network() {
+        return;
+    }
+    let record = bench(&[
+        "--raw",
+        "--clients",
+        "2",
+        "--policy",
+        "token-bucket",
+        "--load-bps",
+        "4M",
+        "--client-limit",
+        "B=1M",
+        "--size",
+        "1000",
+        "--duration",
+        "2s",
+    ]);
+    assert_eq!(record["is_raw"], true);
+    assert_eq!(number(&record, "residual_items"), 0, "{record}");
+    let clients = record["clients"].as_array().unwrap();
+    clients.iter().for_each(assert_whole);
+    // Frames of 1,000 bytes: 500 in a second are asked of each. What B may send is whole frames, and once what its bucket has at the begin (`burst_bytes`).
+    let sent = clients
+        .iter()
+        .map(|it| number(&it["counts"], "generator_sent"));
+    assert!(
+        sent.clone().all(|sent| (999..=1_001).contains(&sent)),
+        "{record}"
+    );
+    let back = number(&clients[1]["counts"], "daemon_sent");
+    let right = 65_536 / 1_000 + 1_000_000 * 2 / 8_000;
+    assert!((right - 4..right + 6).contains(&back), "{record}");
+    let of_a = clients[0]["achieved_bps"].as_f64().unwrap();
+    assert!((3.9e6..=4.1e6).contains(&of_a), "{record}");
+    let sockets = &record["baseline"];
+    assert_eq!(number(sockets, "residual_items"), 0, "{record}");
+    let theirs = sockets["achieved_bps"].as_f64().unwrap();
+    assert!((7.8e6..=8.2e6).contains(&theirs), "{record}");
+}
+
+#[test]
 fn what_a_limit_and_a_link_leave_of_clients_that_work_hard_is_lost_by_name() {
     if !may_have_network() {
         return;

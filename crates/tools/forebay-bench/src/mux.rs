@@ -13,6 +13,7 @@ mod session;
 mod share;
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -37,7 +38,9 @@ const SHARES_DIFFER: f64 = 0.03;
 /// Most clients.
 pub const CLIENTS_MAX: usize = 64;
 /// Bytes of UDP payload of a packet: the head of the load, and what an Ethernet of 1500 bytes takes.
-pub const SIZE_BYTES: std::ops::RangeInclusive<i64> = 24..=1472;
+pub const SIZE_BYTES: RangeInclusive<u16> = 24..=1_472;
+/// Bytes of a frame of clients without a stack: the same with the headers of Ethernet, IPv4 and UDP, as the sockets beside them have it.
+pub const FRAME_BYTES: RangeInclusive<u16> = 66..=1_514;
 /// Receive buffers: at least, and for each client.
 const RECEIVE_BUFFERS: [u32; 2] = [1_024, 64];
 
@@ -96,9 +99,9 @@ impl Workload {
 /// A client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientOptions {
-    /// Bits of UDP payload in a second that are asked of it.
+    /// Bits of UDP payload in a second that are asked of it; of frames, where clients are raw.
     pub load_bps: u64,
-    /// Bits of UDP payload in a second that it may send; none: as many as there is room for.
+    /// Bits of UDP payload in a second that it may send, or of frames; none: as many as there is room for.
     pub limit_bps: Option<u64>,
     /// Most received frames that it may hold.
     pub rx_queue: u32,
@@ -151,11 +154,13 @@ pub struct Options {
     pub program: PathBuf,
     /// What clients do.
     pub workload: Workload,
+    /// Clients have no IP stack, and load is frames without datagrams: sizes and rates are of frames. For the echo alone.
+    pub is_raw: bool,
     /// Which client sends next.
     pub policy: PolicyChoice,
     /// The clients, A, B, …
     pub clients: Vec<ClientOptions>,
-    /// Bytes of UDP payload of a packet.
+    /// Bytes of UDP payload of a packet; of the frame, where clients are raw.
     pub size_bytes: usize,
     /// How long packets are sent.
     pub duration: Duration,
@@ -167,6 +172,8 @@ pub struct Options {
     pub link_bps: Option<u64>,
     /// `gather_us` of the daemon; none: its default.
     pub gather_us: Option<u32>,
+    /// Real-time priority of the daemon.
+    pub real_time: Option<u8>,
     /// Threads of the daemon's driver, 1 or 2: with 2, frames go in one of their own.
     pub driver_threads: u8,
     /// Whether plain sockets are measured as well.
@@ -177,7 +184,7 @@ pub struct Options {
     pub placement: Placement,
 }
 
-/// What became of a client's packets. Rates are bits of UDP payload in a second of the duration.
+/// What became of a client's packets. Rates are bits of UDP payload, or of frames where clients are raw, in a second of the duration.
 #[derive(Clone, Debug, Serialize)]
 pub struct ClientReport {
     /// A, B, …
@@ -247,9 +254,11 @@ pub struct SocketReport {
 pub struct MuxBenchSummary {
     /// What clients did.
     pub workload: Workload,
+    /// They had no IP stack: sizes and rates are of frames.
+    pub is_raw: bool,
     /// Which client sent next.
     pub policy: &'static str,
-    /// Bytes of UDP payload of a packet.
+    /// Bytes of UDP payload of a packet; of the frame, where clients were raw.
     pub size_bytes: usize,
     /// How long packets were sent, in s.
     pub sending_s: f64,

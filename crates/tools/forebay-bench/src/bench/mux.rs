@@ -203,6 +203,8 @@ fn options(session: &Session, clients: Vec<ClientOptions>) -> Options {
         wire_bps: None,
         link_bps: None,
         gather_us: None,
+        real_time: None,
+        is_raw: false,
         driver_threads: 1,
         has_baseline: false,
         has_soaker: false,
@@ -355,29 +357,50 @@ fn highest_of_both(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
         )),
     );
     let half_bps = ours.rate_hz.min(sockets.rate_hz) / 2.0;
-    let both = Options {
-        gather_us: None,
+    let half = Options {
         has_baseline: true,
         ..at(half_bps, true)
     };
-    let records = runs(session, &both)?;
-    let ours = median_of(&records, |it| us(&it.summary.clients[0].rtt_ns, "p99"))?;
-    let theirs = median_of(&records, |it| {
-        let sockets = it.summary.baseline.as_ref();
-        sockets.map_or(f64::NAN, |it| us(&it.rtt_ns, "p99"))
-    })?;
-    lines.put(
-        Line::new(
-            format!(
-                "mux, echo at half of that ({:.0} Mbit/s): round trip p99",
-                half_bps / 1e6
-            ),
-            "µs",
-            ours,
-        )
-        .beside("sockets", theirs)
-        .ratio_goal(Goal::AtMost(1.0)),
-    );
+    round_trips(session, lines, &half)
+}
+
+/// Longest round trips, of a daemon as other programs and, where this process may have that, of one with real-time priority, in turns.
+fn round_trips(session: &Session, lines: &mut Lines<'_>, usual: &Options) -> Result<()> {
+    let real_time = Options {
+        real_time: Some(1),
+        ..usual.clone()
+    };
+    // On a thread of its own, which ends with it.
+    let tried = std::thread::spawn(|| sched::real_time(1)).join();
+    let may_have_it = tried.is_ok_and(|tried| tried.is_ok());
+    let (mut ordinary, mut preferred) = (Vec::new(), Vec::new());
+    for _ in 0..session.runs() {
+        ordinary.push(run(session, usual)?);
+        if may_have_it {
+            preferred.push(run(session, &real_time)?);
+        }
+    }
+    let mbps = usual.clients[0].load_bps as f64 / 1e6;
+    for (how, records) in [("", ordinary), (", real_time = 1", preferred)] {
+        if records.is_empty() {
+            continue;
+        }
+        let ours = median_of(&records, |it| us(&it.summary.clients[0].rtt_ns, "p99"))?;
+        let theirs = median_of(&records, |it| {
+            let sockets = it.summary.baseline.as_ref();
+            sockets.map_or(f64::NAN, |it| us(&it.rtt_ns, "p99"))
+        })?;
+        lines.put(
+            Line::new(
+                format!("mux, echo at half of that ({mbps:.0} Mbit/s){how}: round trip p99"),
+                "µs",
+                ours,
+            )
+            .beside("sockets", theirs)
+            .ratio_goal(Goal::AtMost(1.0))
+            .note(lost(&records)),
+        );
+    }
     Ok(())
 }
 

@@ -155,6 +155,8 @@ impl MuxTask {
             wire_bps: Some(WIRE_BPS),
             link_bps: None,
             gather_us: None,
+            real_time: None,
+            is_raw: false,
             driver_threads: scenario.driver_threads,
             has_baseline: false,
             has_soaker: true,

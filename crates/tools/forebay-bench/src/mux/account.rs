@@ -59,7 +59,7 @@ impl Check {
     }
 }
 
-/// A client's packets at each hop, in the order of the way. Frames beside the datagrams of the load (ARP, the first questions) are in those of daemon and client.
+/// A client's packets at each hop, in the order of the way; of raw clients and their load, datagrams are frames. Frames beside the datagrams of the load (ARP, the first questions) are in those of daemon and client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Hops {
     /// Datagrams that the generator sent.
@@ -241,7 +241,7 @@ impl Told {
         let counted = &self.counted;
         let kernels = [
             counted.there + card + nobody,
-            counted.back + counted.far_errors + counted.far_no_port,
+            counted.back + counted.far_errors + counted.far_no_port + self.ring_drops(),
         ];
         let ways = [
             "lost between generator and daemon, and dropped there by the kernels",
@@ -298,7 +298,7 @@ impl Told {
         let kernels = [
             ("wire_there.dropped", there),
             ("wire_back.dropped", back),
-            ("far_socket.full", far_errors),
+            ("far_socket.full", far_errors + self.ring_drops()),
             ("far_socket.closed", far_no_port),
         ];
         let mut drops: BTreeMap<String, u64> = kernels
@@ -367,6 +367,7 @@ impl Told {
         let per_packet = packets.max(1) as f64;
         let summary = MuxBenchSummary {
             workload: options.workload,
+            is_raw: options.is_raw,
             policy: options.policy.name(),
             size_bytes: options.size_bytes,
             sending_s: sending_s(options, &self.load)?,

@@ -7,6 +7,7 @@ use forebay_run::Stop;
 use serde_json::Value;
 
 use super::account::{came, closed, cpu_s, limit, number, targets};
+use super::file::HEADERS_BYTES;
 use super::ground::{Counted, Ground, socket_address};
 use super::session::{PORT, Work, load, under_way};
 use super::share::{CpuShare, Sharing};
@@ -31,7 +32,7 @@ pub(super) fn run(
         let echo = Child::start(command.arg(&out), "a socket's echo")?;
         echoes.push(Booked::begin(echo, out)?);
     }
-    let load = load(options, ground, socket_address);
+    let load = load(&of_datagrams(options), ground, socket_address);
     let load = (load, work.of("load-sockets"));
     let mut sharing = Sharing::of(options);
     let load = under_way(load, options, &mut [], (stop, &mut sharing))?;
@@ -45,6 +46,21 @@ pub(super) fn run(
     };
     ground.has_sockets(false)?;
     told.summed_up(options, share)
+}
+
+/// Of load that is frames: datagrams of the same number, in frames of the same length.
+pub(super) fn of_datagrams(options: &Options) -> Options {
+    let mut options = options.clone();
+    if !options.is_raw {
+        return options;
+    }
+    options.is_raw = false;
+    let frame_bytes = options.size_bytes as u64;
+    options.size_bytes = options.size_bytes.saturating_sub(HEADERS_BYTES as usize);
+    for client in &mut options.clients {
+        client.load_bps = client.load_bps * options.size_bytes as u64 / frame_bytes;
+    }
+    options
 }
 
 struct Told {
@@ -104,7 +120,12 @@ impl Told {
             .collect();
         let cpu_s: f64 = self.echoes.iter().map(cpu_s).sum();
         Ok(Baseline {
-            what: "forebay load --echo: a socket of Linux in each client's place",
+            what: match options.is_raw {
+                true => {
+                    "forebay load --echo: a socket of Linux in each client's place, with datagrams in frames of the same length; bits are of frames"
+                }
+                false => "forebay load --echo: a socket of Linux in each client's place",
+            },
             requested_bps: clients.iter().map(|it| it.requested_bps).sum(),
             achieved_bps: clients.iter().map(|it| it.achieved_bps).sum(),
             rtt_ns: clients.first().map_or(Value::Null, |it| it.rtt_ns.clone()),

@@ -88,6 +88,8 @@ impl DemoOptions {
             wire_bps: Some(self.wire_bps),
             link_bps: None,
             gather_us: None,
+            real_time: None,
+            is_raw: false,
             driver_threads: 1,
             has_baseline: false,
             has_soaker: true,

@@ -53,15 +53,18 @@ pub(super) fn text(options: &Options, socket: &Path, directory: &Path) -> String
     if let Some(us) = options.gather_us {
         text += &format!("gather_us = {us}\n");
     }
+    if let Some(priority) = options.real_time {
+        text += &format!("real_time = {priority}\n");
+    }
     if options.driver_threads != 1 {
         text += &format!("driver_threads = {}\n", options.driver_threads);
     }
     let has_limits = clients.iter().any(|it| it.limit_bps.is_some());
     let has_class_of_its_own = has_limits && !is_limiter(policy);
     if has_class_of_its_own {
-        text += &class(PolicyChoice::TokenBucket, false, clients.len());
+        text += &class(options, PolicyChoice::TokenBucket, false);
     }
-    text += &class(policy, has_class_of_its_own, clients.len());
+    text += &class(options, policy, has_class_of_its_own);
     for (at, client) in clients.iter().enumerate() {
         let behind = has_class_of_its_own && client.limit_bps.is_none();
         let limiter = match client.limit_bps {
@@ -81,10 +84,11 @@ pub(super) fn text(options: &Options, socket: &Path, directory: &Path) -> String
     text
 }
 
-fn class(policy: PolicyChoice, has_guard: bool, clients: usize) -> String {
+fn class(options: &Options, policy: PolicyChoice, has_guard: bool) -> String {
+    let clients = options.clients.len();
     let mut text = format!("\n[[classes]]\npolicy = \"{}\"\n", policy.name());
     // Writing into a text does not fail.
-    if is_limiter(policy) {
+    if is_limiter(policy) && !options.is_raw {
         let _ = writeln!(text, "uncounted_bytes = {HEADERS_BYTES}");
     }
     if policy == PolicyChoice::Tdm {
@@ -152,6 +156,8 @@ mod tests {
             wire_bps: None,
             link_bps: None,
             gather_us: None,
+            real_time: None,
+            is_raw: false,
             driver_threads: 1,
             has_baseline: false,
             has_soaker: true,
@@ -186,6 +192,9 @@ mod tests {
         let usual = plan(&options).settings.gather_us;
         options.gather_us = Some(usual + 7);
         assert_eq!(plan(&options).settings.gather_us, usual + 7);
+        assert_eq!(plan(&options).settings.real_time, None);
+        options.real_time = Some(3);
+        assert_eq!(plan(&options).settings.real_time, Some(3));
     }
 
     #[test]

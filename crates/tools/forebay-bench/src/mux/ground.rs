@@ -13,7 +13,7 @@ use crate::namespace::{Namespace, check_programs};
 /// The card that clients share.
 pub(super) const CARD: &str = "card";
 /// The generator's end of the wire.
-const WIRE: &str = "wire";
+pub(super) const WIRE: &str = "wire";
 /// Ports of the switch: to the generator, and to the card.
 const PORTS: [&str; 2] = ["tofar", "tocard"];
 /// The generator's address, and those of the wire's ends.

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use super::account::Told;
 use super::file::{CLIENTS_USER, text};
-use super::ground::{Ground, PREFIX, client_address};
+use super::ground::{Ground, PREFIX, WIRE, client_address, client_mac};
 use super::{ClientOptions, Options, Workload};
 use crate::child::{Booked, Child};
 
@@ -166,6 +166,9 @@ pub(super) fn run(
         command.arg("--socket").arg(work.socket());
         command.args(["--prefix", &PREFIX.to_string(), "--reconnect", "false"]);
         command.args(["--format", "json", "--port", &PORT.to_string()]);
+        if options.is_raw {
+            command.arg("--raw");
+        }
         if let Some(rounds) = client.rounds {
             command.args(["--rounds", &rounds.to_string()]);
         }
@@ -181,7 +184,10 @@ pub(super) fn run(
         .into_iter()
         .map(|(child, out)| Booked::begin(child, out));
     let mut clients: Vec<Booked> = clients.collect::<Result<_>>()?;
-    meet(ground, &mut clients, stop)?;
+    // Without a stack none has anything to learn.
+    if !options.is_raw {
+        meet(ground, &mut clients, stop)?;
+    }
     let load = load(options, ground, client_address);
     let load = (load, work.of("load"));
     let load = under_way(load, options, &mut clients, (stop, watch))?;
@@ -237,8 +243,13 @@ pub(super) fn load(options: &Options, ground: &Ground, address: fn(usize) -> Ipv
         };
         command.args(["--rate", &format!("{}={rate}", target_name(at))]);
     }
-    let targets = (0..options.clients.len()).map(|at| format!("{}:{PORT}", address(at)));
-    command.args(targets);
+    let targets = 0..options.clients.len();
+    if options.is_raw {
+        command.args(["--raw", WIRE]);
+        command.args(targets.map(client_mac));
+    } else {
+        command.args(targets.map(|at| format!("{}:{PORT}", address(at))));
+    }
     command
 }
 

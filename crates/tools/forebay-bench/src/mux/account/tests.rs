@@ -5,6 +5,7 @@ use forebay_run_mux::config::PolicyChoice;
 use serde_json::json;
 
 use super::*;
+use crate::mux::baseline::of_datagrams;
 use crate::mux::{ClientOptions, Placement};
 
 type Change = fn(&mut Told);
@@ -26,6 +27,8 @@ fn options(workload: Workload) -> Options {
         wire_bps: None,
         link_bps: None,
         gather_us: None,
+        real_time: None,
+        is_raw: false,
         driver_threads: 1,
         has_baseline: false,
         has_soaker: true,
@@ -108,6 +111,37 @@ fn each_packet_is_found_on_the_way_and_rates_are_of_the_payload() {
     };
     assert_eq!(of(Workload::RxMostly), 85.0 * 4_000.0);
     assert_eq!(of(Workload::TxMostly), 77.0 * 4_000.0);
+}
+
+#[test]
+fn sockets_beside_raw_clients_have_as_many_frames_of_the_same_length() {
+    let mut options = options(Workload::Echo);
+    options.is_raw = true;
+    options.clients[0].load_bps = 4_000_000;
+    let sockets = of_datagrams(&options);
+    assert_eq!((sockets.is_raw, sockets.size_bytes), (false, 958));
+    assert_eq!(sockets.clients[0].load_bps, 3_832_000);
+    // Of clients with a stack it is the same load.
+    let same = of_datagrams(&sockets);
+    assert_eq!((same.size_bytes, same.clients), (958, sockets.clients));
+}
+
+#[test]
+fn what_found_no_room_in_a_ring_is_counted_there_where_load_is_frames() {
+    let mut told = told();
+    told.load["transport"] = "raw".into();
+    let share = CpuShare {
+        kernel: 0.5,
+        soaker: None,
+    };
+    let off = |told: &Told| {
+        let (summary, books) = told.summed_up(&options(Workload::Echo), share).unwrap();
+        (summary.wire_drops["far_socket.full"], books.residual_items)
+    };
+    // UDP of that host has dropped another one.
+    assert_eq!(off(&told), (2, 1));
+    told.counted.far_errors = 0;
+    assert_eq!(off(&told), (1, 0));
 }
 
 #[test]
