@@ -49,6 +49,8 @@ pub struct Load {
     end_ns: Option<u64>,
     /// None is made then, whenever it was due.
     over_ns: Option<u64>,
+    /// When the kernel took the last packet.
+    sent_ns: Option<u64>,
     leak: Leak,
 }
 
@@ -76,6 +78,7 @@ impl Load {
             filling: words.flatten().collect(),
             end_ns,
             over_ns: end_ns.map(|end_ns| end_ns.saturating_add(CATCH_UP_NS)),
+            sent_ns: None,
             config,
             leak: Leak::off(),
         })
@@ -121,8 +124,17 @@ impl Load {
 
     /// The kernel took the first so many packets of those that were due.
     pub fn handle_sent(&mut self, target: usize, packets: usize, now_ns: u64) {
+        if packets > 0 {
+            self.sent_ns = Some(now_ns);
+        }
         let is_leaking = || self.leak.take(FLIGHT);
         self.targets[target].sent(packets, now_ns, is_leaking);
+    }
+
+    /// When the kernel took the last packet: up to [`CATCH_UP_NS`] behind the end of the duration, for packets that were due before. None: it took none.
+    #[must_use]
+    pub const fn sent_ns(&self) -> Option<u64> {
+        self.sent_ns
     }
 
     /// The first of those that were due is not sent.

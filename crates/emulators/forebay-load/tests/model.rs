@@ -276,7 +276,10 @@ fn who_is_late_catches_up_and_is_told_how_late_it_was() {
 fn what_could_not_be_made_in_time_is_told() {
     let mut load = one(Pace::Open(Rate::Packets(1_000_000)), Some(10_000_000));
     load.poll_due(0, 10_000_000);
+    assert_eq!(load.sent_ns(), None);
     load.handle_sent(0, 64, 10_000_000);
+    load.handle_sent(0, 0, 11_000_000);
+    assert_eq!(load.sent_ns(), Some(10_000_000));
     let far_ns = 200_000_000;
     assert!(load.poll_due(0, far_ns).is_empty());
     let short = load.short(0, far_ns);

@@ -97,7 +97,7 @@ pub struct TargetSummary {
 pub struct LoadSummary {
     /// What packets went over.
     pub transport: &'static str,
-    /// How long packets were made, in s.
+    /// How long packets were sent, in s: as long as was asked for, up to 100 ms longer where some were late, or less where it ended before.
     pub sending_s: f64,
     /// The part of that in which this program used a CPU.
     pub sender_cpu_fraction: f64,
@@ -155,7 +155,7 @@ impl Outcome<'_> {
         }
     }
 
-    /// How long packets were made: as long as was asked for, unless it ended before.
+    /// How long packets were sent: as long as was asked for or until the last one was, unless it ended before.
     fn sending_s(&self) -> f64 {
         self.effort.sending_ns as f64 / 1e9
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use forebay_load::Load;
+use forebay_load::{CATCH_UP_NS, Load};
 use forebay_run::Host;
 use forebay_run::stop::Urgency;
 use forebay_sys::clock::{monotonic_ns, thread_cpu_ns};
@@ -53,6 +53,12 @@ pub(crate) struct Work<'a> {
     pub(crate) books: &'a mut Books,
     poller: Poller,
     full_ns: Vec<u64>,
+}
+
+/// Until when packets were sent at the rate that was asked for: the end, or the last packet behind it that caught up. One that only then found room is none of these.
+fn sent_until_ns(end_ns: u64, sent_ns: Option<u64>) -> u64 {
+    let latest_ns = end_ns.saturating_add(CATCH_UP_NS);
+    sent_ns.unwrap_or(0).clamp(end_ns, latest_ns)
 }
 
 impl<'a> Work<'a> {
@@ -110,7 +116,7 @@ impl<'a> Work<'a> {
             if self.load.is_over(now_ns) || host.stop.urgency() >= Urgency::Hurry {
                 // The last look was some time before the end, unless there was nobody left.
                 if let Some(end_ns) = end_ns.filter(|_| !is_asked && !self.is_lost()) {
-                    effort.sending_ns = end_ns - begun_ns;
+                    effort.sending_ns = sent_until_ns(end_ns, self.load.sent_ns()) - begun_ns;
                 }
                 break;
             }
@@ -189,5 +195,24 @@ impl<'a> Work<'a> {
             }
         }
         Ok(now_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_of_the_time_in_which_packets_were_sent() {
+        let end_ns = 3_000_000_000;
+        for (sent_ns, wanted_ns) in [
+            (None, end_ns),
+            (Some(end_ns - 7), end_ns),
+            (Some(end_ns + 90_000_000), end_ns + 90_000_000),
+            // It waited for room.
+            (Some(end_ns + 900_000_000), end_ns + CATCH_UP_NS),
+        ] {
+            assert_eq!(sent_until_ns(end_ns, sent_ns), wanted_ns, "{sent_ns:?}");
+        }
     }
 }
