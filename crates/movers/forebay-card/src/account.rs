@@ -350,4 +350,31 @@ mod tests {
         counts.refused[CardOutDrop::TooLong] += 1;
         assert_eq!(counts.residual(), 0);
     }
+
+    #[test]
+    fn what_the_whole_interface_counts_is_in_counters_of_its_own() {
+        let mut schema = SchemaBuilder::new("a run");
+        let group = schema.group("card");
+        let accounts = CardAccounts::declare(&mut schema, group, "eth1");
+        let schema = schema.finish().unwrap();
+        let words = Words::zeroed(schema.words_needed());
+        RunWriter::format(&schema, &words, 1, 0).unwrap();
+        let mut group = GroupWriter::attach(&schema, &words, accounts.group).unwrap();
+        let mut book = group.restore();
+        let frames = |items| Items { items, bytes: 99 };
+        let counts = LinkCounts {
+            received: frames(1),
+            receive_dropped: 2,
+            receive_missed: 3,
+            receive_errors: 4,
+            sent: frames(5),
+            send_dropped: 6,
+            send_errors: 7,
+        };
+        accounts.write_link(&mut book, &counts);
+        group.commit(&book);
+        let snapshot = LedgerReader::open(&words).unwrap().snapshot().unwrap();
+        let values = accounts.link.map(|counter| snapshot.value(counter));
+        assert_eq!(values, [1, 2, 3, 4, 5, 6, 7]);
+    }
 }

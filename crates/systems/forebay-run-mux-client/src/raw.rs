@@ -11,6 +11,11 @@ use forebay_wire::packet::udp::Datagram;
 use crate::counts::{Amount, SendCounts, WorkCounts, WorkDrop};
 use crate::workload::{SEND, WORK};
 
+/// The daemon of the client library's tests.
+#[cfg(test)]
+#[path = "../../../movers/forebay-client/tests/place/mod.rs"]
+mod place;
+
 const UDP: u8 = 17;
 const MAC_BYTES: usize = 6;
 /// Frames of one turn: then the other side is told.
@@ -165,6 +170,7 @@ impl Raw {
 
 #[cfg(test)]
 mod tests {
+    use super::place::{FRAMES, place};
     use super::*;
     use forebay_wire::load::HEAD_BYTES;
     use proptest::prelude::*;
@@ -183,6 +189,42 @@ mod tests {
         frame.extend([&[9; 16][..], &[1; 16]].concat());
         frame.extend([0x9c, 0x40, 0x25, 0x1c, 0, 9, 1, 2, b'x']);
         frame
+    }
+
+    #[test]
+    fn datagrams_go_back_until_there_is_no_room_and_others_are_counted() {
+        let (client, mut place) = place(1, None, &[]);
+        let mut raw = Raw::new(client, 9500);
+        let (mut work, mut send) = (WorkCounts::default(), SendCounts::default());
+        let mut turn = |raw: &mut Raw| {
+            let has_come = raw.turn(&mut work, &mut send, &mut Leak::off()).unwrap();
+            raw.client_mut().flush();
+            (
+                has_come,
+                work.came.packets,
+                work.dropped[WorkDrop::NoRoom].packets,
+            )
+        };
+        assert_eq!(turn(&mut raw), (false, 0, 0));
+        let mut other = V4;
+        other[12] = 0x86;
+        place.give(&V4);
+        place.give(&other);
+        place.give(&other);
+        assert_eq!(turn(&mut raw), (true, 1, 0));
+        let back = place.taken();
+        assert_eq!(back.len(), 1);
+        assert_eq!(back[0][..6], [2, 0, 0, 0, 0, 9]);
+        assert_eq!((raw.sent().packets, raw.others()), (1, 2));
+        // The daemon takes none of these.
+        for number in 1..=FRAMES {
+            place.give(&V4);
+            assert_eq!(turn(&mut raw), (true, 1 + u64::from(number), 0));
+        }
+        place.give(&V4);
+        assert_eq!(turn(&mut raw), (true, 2 + u64::from(FRAMES), 1));
+        assert_eq!(raw.sent().packets, 1 + u64::from(FRAMES));
+        assert_eq!(send.due.packets, 1 + u64::from(FRAMES));
     }
 
     #[test]

@@ -112,17 +112,18 @@ fn heavy_work_adds_up_the_bytes_as_often_as_is_said() {
 fn what_finds_no_room_is_counted_and_what_is_forgotten_told() {
     let mut workload = Workload::new(Kind::Echo);
     for number in 0..WAITING_MAX + 3 {
-        workload.handle_datagram(ends((number % 2) as u8), b"1234");
+        workload.handle_datagram(ends(u8::from(number % 4 == 1)), b"1234");
     }
     let counts = workload.counts();
     assert_eq!(counts.dropped[WorkDrop::NoRoom], amount(3, 12));
-    let half = WAITING_MAX as u64 / 2;
+    let quarter = WAITING_MAX as u64 / 4;
     assert_eq!(
         workload.forget(Some(ends(1).remote.ip())),
-        amount(half, half * 4)
+        amount(quarter, quarter * 4)
     );
     workload.advance();
-    assert_eq!(workload.forget(None), amount(half - 1, (half - 1) * 4));
+    let others = 3 * quarter - 1;
+    assert_eq!(workload.forget(None), amount(others, others * 4));
     assert_eq!(workload.next_due(), None);
     workload.advance();
     assert_eq!(workload.held(), Amount::default());
@@ -164,4 +165,27 @@ proptest! {
             prop_assert_eq!(due.bytes, taken.bytes + forgotten.bytes + held.bytes);
         }
     }
+}
+
+#[test]
+fn workloads_have_the_names_that_people_write() {
+    let names = [
+        (Kind::Echo, "echo"),
+        (Kind::RxMostly, "rx-mostly"),
+        (Kind::TxMostly, "tx-mostly"),
+        (Kind::TxInitiated { packets: 1 }, "tx-initiated"),
+        (Kind::Heavy { rounds: 1 }, "heavy"),
+    ];
+    for (kind, name) in names {
+        assert_eq!(kind.name(), name);
+    }
+}
+
+#[test]
+fn what_vanishes_of_a_burst_was_due_and_is_not_held() {
+    let mut workload = Workload::new(Kind::TxMostly).leaking("client_send:3".parse().unwrap());
+    workload.handle_datagram(ends(2), b"four");
+    assert_eq!(workload.due(), amount(10_000, 40_000));
+    assert_eq!(workload.held(), amount(9_997, 39_988));
+    assert_eq!(all(&mut workload).len(), 9_997);
 }

@@ -189,11 +189,135 @@ impl Books {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use forebay_config::source::Source;
+    use forebay_ledger::AccountLine;
+    use forebay_mux::buffers::BufferId;
+    use forebay_mux::{ClientId, Outlet};
+
     use super::*;
+    use crate::driver::emulated::{self, EmulatedOptions};
+    use crate::driver::{Card, CardState, LinkCounts};
+
+    /// To the client `a`.
+    const FRAME: [u8; 60] = {
+        let mut frame = [0; 60];
+        frame[0] = 2;
+        frame[5] = 1;
+        frame[6] = 2;
+        frame[11] = 9;
+        frame[12] = 0x88;
+        frame[13] = 0xb5;
+        frame
+    };
+
+    fn plan() -> MuxPlan {
+        let text = "[mux]\ninterface = \"none\"\n[[clients]]\nname = \"a\"\nuid = 1\nmac = \"02:00:00:00:00:01\"\n";
+        forebay_config::read(&Source::of_text("mux.toml", text)).unwrap()
+    }
+
+    fn open(plan: &MuxPlan) -> Books {
+        Books::open(None, plan, "card", &mut |_| {}).unwrap()
+    }
+
+    /// Nobody is at the place.
+    struct Nobody;
+
+    impl Outlet for Nobody {
+        fn give(&mut self, _client: ClientId, _buffer: BufferId) {}
+
+        fn answer(&mut self, _frame: &[u8]) {}
+    }
 
     #[test]
     fn the_page_of_accounts_has_this_ledger() {
         let (schema, _) = declare("mux-1", &["client1", "client2"], "card").unwrap();
         forebay_testing::accounts::assert_section("mux", &[schema.outline()]);
+    }
+
+    #[test]
+    fn what_daemon_and_card_count_is_in_the_ledger_at_work_and_at_the_end() {
+        let plan = plan();
+        let mut books = open(&plan);
+        let (mut driver, far) = emulated::open(&EmulatedOptions::default()).unwrap();
+        let mut mux = plan.engine(0).unwrap();
+        let answers = |items: u64| Items {
+            items,
+            bytes: items * 60,
+        };
+        for (number, is_end) in [(1, false), (2, true)] {
+            assert!(far.send(&FRAME));
+            let visit = &mut |frame: &[u8]| mux.handle_frame(frame, &mut Nobody);
+            assert_eq!(driver.receive.receive(9, visit).unwrap(), 1);
+            let answered = AnswerCounts {
+                made: answers(7 * number),
+                sent: answers(4 * number),
+                dropped: answers(2 * number),
+                held: answers(number),
+            };
+            let shown = if is_end {
+                books.show_end(&plan, &mux, &mut driver, &answered)
+            } else {
+                books.show(&plan, &mux, &mut driver, &answered)
+            };
+            shown.unwrap();
+            let snapshot = books.ledger.reader().unwrap().snapshot().unwrap();
+            let balance = snapshot.balance();
+            let of = |place: &str| -> &AccountLine {
+                let line = balance.accounts.iter().find(|line| line.place == place);
+                line.unwrap()
+            };
+            let places = ["mux_card_in", "mux_classify", "mux_deliver"];
+            let came = places.map(|place| of(place).incoming.items);
+            assert_eq!(came, [number; 3], "at the end: {is_end}");
+            let answer = of("mux_answer");
+            let bytes = [answer.incoming.bytes, answer.outgoing.bytes];
+            assert_eq!(bytes, [7 * number * 60, 4 * number * 60]);
+            let dropped: u64 = answer.dropped.iter().map(|line| line.items).sum();
+            let items = [answer.incoming.items, answer.outgoing.items, dropped];
+            assert_eq!(items, [7 * number, 4 * number, 2 * number]);
+            assert_eq!(balance.residual_items, 0);
+        }
+    }
+
+    /// A card that counts how often it is asked for the interface's own counts.
+    #[derive(Debug)]
+    struct Asked(Box<dyn Card>, Arc<AtomicU64>);
+
+    impl Card for Asked {
+        fn name(&self) -> &str {
+            self.0.name()
+        }
+
+        fn look(&mut self) -> CardState {
+            self.0.look()
+        }
+
+        fn link_counts(&mut self) -> Result<Option<LinkCounts>, DriverError> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            Ok(None)
+        }
+    }
+
+    #[test]
+    fn the_interface_is_asked_once_in_a_second_and_at_the_end() {
+        let plan = plan();
+        let mut books = open(&plan);
+        let (mut driver, _far) = emulated::open(&EmulatedOptions::default()).unwrap();
+        let asked = Arc::new(AtomicU64::new(0));
+        driver.card = Box::new(Asked(driver.card, Arc::clone(&asked)));
+        let mux = plan.engine(0).unwrap();
+        let answers = AnswerCounts::default();
+        let mut asked_after_show = |books: &mut Books| {
+            books.show(&plan, &mux, &mut driver, &answers).unwrap();
+            asked.load(Ordering::Relaxed)
+        };
+        assert_eq!([0; 2].map(|_| asked_after_show(&mut books)), [1, 1]);
+        books.linked_ns = Some(monotonic_ns() - LINK_NS);
+        assert_eq!([0; 2].map(|_| asked_after_show(&mut books)), [2, 2]);
+        books.show_end(&plan, &mux, &mut driver, &answers).unwrap();
+        assert_eq!(asked.load(Ordering::Relaxed), 3);
     }
 }
