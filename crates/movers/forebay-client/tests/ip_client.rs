@@ -71,6 +71,8 @@ fn datagrams_go_there_and_back_with_their_senders_by_both_versions_and_in_a_vlan
             });
             carry(&mut a, &mut b);
             for number in 0..3 * FRAMES as u8 {
+                let next_bytes = b.ip.next_bytes(of_b).unwrap();
+                assert_eq!(next_bytes, Some(100 + usize::from(number)));
                 let came = b.ip.take(of_b).unwrap().unwrap();
                 assert_eq!(came.from, to(here, own));
                 assert_eq!(came.to, Some(there.parse::<IpAddr>().unwrap()));
@@ -81,6 +83,7 @@ fn datagrams_go_there_and_back_with_their_senders_by_both_versions_and_in_a_vlan
                 assert_eq!((back.from, back.payload), (to(there, PORT), came.payload));
             }
         }
+        assert_eq!(b.ip.next_bytes(of_b).unwrap(), None);
         for station in [&a, &b] {
             let totals = station.ip.counts();
             assert_closed(&totals);
@@ -139,6 +142,32 @@ fn each_datagram_that_is_lost_has_its_name() {
 }
 
 #[test]
+fn what_was_sent_before_goes_first_and_may_leave_room() {
+    let (mut a, mut b) = (Station::new(1, None), Station::new(2, None));
+    let limits = UdpLimits {
+        unsent_max: 1,
+        ..UdpLimits::default()
+    };
+    let of_a = a.ip.udp(PORT, limits).unwrap();
+    b.ip.udp(PORT, UdpLimits::default()).unwrap();
+    let send = |a: &mut Station| a.ip.send_to(of_a, to("10.0.0.2", PORT), &[1; 1_472]);
+    send(&mut a).unwrap();
+    carry(&mut a, &mut b);
+    // A buffer each, and one that waits for one.
+    for _ in 0..=FRAMES {
+        assert!(a.ip.has_room(of_a).unwrap());
+        send(&mut a).unwrap();
+    }
+    assert!(!a.ip.has_room(of_a).unwrap());
+    assert!(matches!(send(&mut a), Err(IpError::Full { most: 1 })));
+    // The daemon takes them: there is room, without a turn of the stack.
+    a.ip.client_mut().flush();
+    assert_eq!(a.place.taken().len(), FRAMES as usize);
+    send(&mut a).unwrap();
+    assert_eq!(a.ip.counts().udp.refused_full, 1);
+}
+
+#[test]
 fn what_waits_when_the_client_closes_has_its_name() {
     let (mut a, mut b) = (Station::new(1, None), Station::new(2, None));
     let of_b = b.ip.udp(PORT, UdpLimits::default()).unwrap();
@@ -194,6 +223,12 @@ fn what_cannot_be_sent_is_told_and_not_counted() {
     let none = IpClient::open(client, &Network::default());
     assert!(matches!(none, Err(IpError::NoAddress)));
     let (client, _place) = place(3, None, &["10.0.0.3"]);
+    let longest = Network {
+        prefix_v4: 32,
+        prefix_v6: 128,
+        ..Network::default()
+    };
+    assert!(IpClient::check(&client, &longest).is_ok());
     let network = Network {
         prefix_v6: 129,
         ..Network::default()
