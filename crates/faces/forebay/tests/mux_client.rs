@@ -9,8 +9,7 @@
 mod rig;
 
 use std::fs::{self, Permissions};
-use std::io::{Read as _, Write as _};
-use std::net::{TcpStream, UdpSocket};
+use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -430,18 +429,7 @@ fn what_vanishes_of_a_connection_is_named_by_the_books_of_its_client() {
     let world = World::new();
     let mut command = world.command("echo", &[]);
     let client = world.started(command.env("FOREBAY_LEAK", "client_tcp:1"));
-    let mut stream = TcpStream::connect(CLIENT).unwrap();
-    let wait = Some(Duration::from_millis(20));
-    stream.set_read_timeout(wait).unwrap();
-    let mut sent = 0;
-    // What the first read has vanishes, however much of it there is; what comes behind goes back.
-    let returned = wait_for("what comes behind", || {
-        stream.write_all(b"x").unwrap();
-        sent += 1;
-        stream.read(&mut [0; 64]).ok()
-    });
-    assert!((1..sent).contains(&returned), "{returned} of {sent}");
-    drop(stream);
+    rig::offenders::lose_first_read(CLIENT);
     assert!(signal("INT", client.pid()));
     client.end().json_of(1);
     rig::offenders::assert_leaked(&world.path("client"), "client_tcp", "packets", 1);

@@ -262,7 +262,7 @@ fn set(book: &mut Book, term: Tally, frames: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_ledger::{GroupWriter, LedgerReader, RunWriter, Words};
+    use forebay_ledger::{GroupWriter, LedgerReader, RunWriter, Snapshot, Words};
 
     fn came() -> ReceiveCounts {
         let frames = |items| Items { items, bytes: 99 };
@@ -297,8 +297,8 @@ mod tests {
         }
     }
 
-    /// What the ledger makes of these: what is left over in items and in bytes.
-    fn balance(came: &ReceiveCounts, went: &SendCounts) -> (u128, u128) {
+    /// A card's accounts with what is written into them.
+    fn shown(write: impl FnOnce(&CardAccounts, &mut Book)) -> (CardAccounts, Snapshot) {
         let mut schema = SchemaBuilder::new("a run");
         let group = schema.group("card");
         let accounts = CardAccounts::declare(&mut schema, group, "eth1");
@@ -307,11 +307,19 @@ mod tests {
         RunWriter::format(&schema, &words, 1, 0).unwrap();
         let mut group = GroupWriter::attach(&schema, &words, accounts.group).unwrap();
         let mut book = group.restore();
-        accounts.write_in(&mut book, came);
-        accounts.write_out(&mut book, went);
-        accounts.write_link(&mut book, &LinkCounts::default());
+        write(&accounts, &mut book);
         group.commit(&book);
         let snapshot = LedgerReader::open(&words).unwrap().snapshot().unwrap();
+        (accounts, snapshot)
+    }
+
+    /// What the ledger makes of these: what is left over in items and in bytes.
+    fn balance(came: &ReceiveCounts, went: &SendCounts) -> (u128, u128) {
+        let (_, snapshot) = shown(|accounts, book| {
+            accounts.write_in(book, came);
+            accounts.write_out(book, went);
+            accounts.write_link(book, &LinkCounts::default());
+        });
         let balance = snapshot.balance();
         assert_eq!(balance.accounts.len(), 2);
         (balance.residual_items.into(), balance.residual_bytes.into())
@@ -353,14 +361,6 @@ mod tests {
 
     #[test]
     fn what_the_whole_interface_counts_is_in_counters_of_its_own() {
-        let mut schema = SchemaBuilder::new("a run");
-        let group = schema.group("card");
-        let accounts = CardAccounts::declare(&mut schema, group, "eth1");
-        let schema = schema.finish().unwrap();
-        let words = Words::zeroed(schema.words_needed());
-        RunWriter::format(&schema, &words, 1, 0).unwrap();
-        let mut group = GroupWriter::attach(&schema, &words, accounts.group).unwrap();
-        let mut book = group.restore();
         let frames = |items| Items { items, bytes: 99 };
         let counts = LinkCounts {
             received: frames(1),
@@ -371,9 +371,7 @@ mod tests {
             send_dropped: 6,
             send_errors: 7,
         };
-        accounts.write_link(&mut book, &counts);
-        group.commit(&book);
-        let snapshot = LedgerReader::open(&words).unwrap().snapshot().unwrap();
+        let (accounts, snapshot) = shown(|accounts, book| accounts.write_link(book, &counts));
         let values = accounts.link.map(|counter| snapshot.value(counter));
         assert_eq!(values, [1, 2, 3, 4, 5, 6, 7]);
     }

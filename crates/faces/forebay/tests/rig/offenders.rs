@@ -1,10 +1,13 @@
 //! What an audit says of items that vanished on purpose.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{forebay, start};
+use super::{forebay, start, wait_for};
 
 /// The items of each line that an audit of `books` faults, all of which are of this place and unit; positive where they vanished.
 fn items_at(books: &Path, place: &str, unit: &str) -> Vec<i64> {
@@ -35,4 +38,18 @@ pub(crate) fn assert_leaked(books: &Path, place: &str, unit: &str, items: u64) {
 /// So many vanished there, of one owner, and nothing else is faulted.
 pub(crate) fn assert_only(books: &Path, place: &str, unit: &str, items: i64) {
     assert_eq!(items_at(books, place, unit), [items], "{place}");
+}
+
+/// Sends to an echo over TCP of which the first read vanishes, however much it has, until what comes behind goes back.
+pub(crate) fn lose_first_read(address: &str) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let wait = Some(Duration::from_millis(20));
+    stream.set_read_timeout(wait).unwrap();
+    let mut sent = 0;
+    let returned = wait_for("what comes behind", || {
+        stream.write_all(b"x").unwrap();
+        sent += 1;
+        stream.read(&mut [0; 64]).ok()
+    });
+    assert!((1..sent).contains(&returned), "{returned} of {sent}");
 }
