@@ -100,15 +100,15 @@ impl Raw {
     /// Takes up to so many frames: how many there were.
     fn take(&mut self, load: &mut Load, at: usize, seen: &mut Seen) -> usize {
         let now_ns = monotonic_ns();
-        let (mut taken, mut leaked) = (0, 0);
+        let mut taken = 0;
         while taken < SLOTS
             && let Some(mut place) = self.port.take()
         {
             taken += 1;
             if load.take_ring_leak() {
-                leaked += 1;
                 continue;
             }
+            self.taken += 1;
             // A head that contradicts itself is one of no frame of ours.
             let (frame, stamp_ns) = match place.frame() {
                 Ok(frame) => (frame.bytes, Some(frame.timestamp_ns)),
@@ -117,7 +117,6 @@ impl Raw {
             let came = load.handle_packet(at, frame, now_ns, stamp_ns);
             seen.take(at, came);
         }
-        self.taken += (taken - leaked) as u64;
         taken
     }
 

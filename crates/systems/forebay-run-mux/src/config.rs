@@ -139,11 +139,10 @@ impl ConfigFile for MuxPlan {
                 _ => None,
             };
             let place = place.and_then(|(at, _)| clients.get(*at));
-            let of_client = |(said, block)| {
+            let block = place.map_or(&block, |(said, block)| {
                 let own = rules.iter().rev().find(|(rule, _)| rule.is_of(said));
                 own.map_or(block, |(_, block)| block)
-            };
-            let block = place.map_or(&block, |(said, block)| of_client((said, block)));
+            });
             block.complain_whole(&error.to_string(), right, "change the block that is named");
         }
         Some(plan)

@@ -73,15 +73,15 @@ impl RawEcho {
 
     /// Takes frames into the batch: how many there were.
     fn take(&mut self, leak: &mut Leak) -> usize {
-        let (mut taken, mut leaked) = (0, 0);
+        let mut taken = 0;
         while taken < BATCH_FRAMES_MAX
             && let Some(mut place) = self.port.take()
         {
             taken += 1;
             if leak.take(RING) {
-                leaked += 1;
                 continue;
             }
+            self.taken += 1;
             let (bytes, wire_bytes) = match place.frame() {
                 Ok(frame) => (frame.bytes, frame.wire_bytes as usize),
                 Err(_) => (&[][..], 1),
@@ -94,7 +94,6 @@ impl RawEcho {
                 self.counts.lose(EchoDrop::Cut, wire_bytes);
             }
         }
-        self.taken += (taken - leaked) as u64;
         taken
     }
 

@@ -15,8 +15,8 @@ use super::line::{Goal, Line};
 use super::search::{Highest, Sample, highest};
 use super::{Lines, Session};
 use crate::mux::{
-    ClientOptions, MuxBenchRecord, Options, Placement, Workload, measure, measure_sockets,
-    receive_buffers,
+    Baseline, ClientOptions, MuxBenchRecord, Options, Placement, Workload, measure,
+    measure_sockets, receive_buffers,
 };
 
 /// Bytes of UDP payload of a packet, of the ring as well.
@@ -241,6 +241,13 @@ fn median_of(records: &[MuxBenchRecord], of: impl Fn(&MuxBenchRecord) -> f64) ->
     spread(records.iter().map(of)).context("nothing was measured")
 }
 
+/// The same of the sockets beside them.
+fn median_of_sockets(records: &[MuxBenchRecord], of: fn(&Baseline) -> f64) -> Result<Spread> {
+    median_of(records, |it| {
+        it.summary.baseline.as_ref().map_or(f64::NAN, of)
+    })
+}
+
 fn us(rtt: &Value, key: &str) -> f64 {
     rtt[key].as_f64().unwrap_or(f64::NAN) / 1e3
 }
@@ -277,11 +284,7 @@ fn echo(session: &Session, lines: &mut Lines<'_>, gather_us: Option<u32>) -> Res
     };
     let records = runs(session, &options)?;
     let ours = |of: fn(&MuxBenchRecord) -> f64| median_of(&records, of);
-    let theirs = |of: fn(&crate::mux::Baseline) -> f64| {
-        median_of(&records, |record| {
-            record.summary.baseline.as_ref().map_or(f64::NAN, of)
-        })
-    };
+    let theirs = |of: fn(&Baseline) -> f64| median_of_sockets(&records, of);
     let note = lost(&records);
     let gathers = gather_us.map_or(String::new(), |us| format!(", gather_us = {us}"));
     lines.put_all([
@@ -386,10 +389,7 @@ fn round_trips(session: &Session, lines: &mut Lines<'_>, usual: &Options) -> Res
             continue;
         }
         let ours = median_of(&records, |it| us(&it.summary.clients[0].rtt_ns, "p99"))?;
-        let theirs = median_of(&records, |it| {
-            let sockets = it.summary.baseline.as_ref();
-            sockets.map_or(f64::NAN, |it| us(&it.rtt_ns, "p99"))
-        })?;
+        let theirs = median_of_sockets(&records, |it| us(&it.rtt_ns, "p99"))?;
         lines.put(
             Line::new(
                 format!("mux, echo at half of that ({mbps:.0} Mbit/s){how}: round trip p99"),
