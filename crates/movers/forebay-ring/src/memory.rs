@@ -32,17 +32,19 @@ pub(crate) fn create(what: &'static str, name: &str, bytes: u64) -> Result<Owned
     Ok(fd)
 }
 
-/// A memory file of a fixed size that is written through one mapping alone, the one that is returned: nobody can make another one for writing, however he
-/// opens the file.
-pub(crate) fn create_own(
+/// A memory file of a fixed size that is written through one mapping alone, the one that is returned, and those that `also` makes: nobody can make another one for writing
+/// afterwards, however he opens the file.
+pub(crate) fn create_own<T, E: From<RingError>>(
     what: &'static str,
     name: &str,
     bytes: u64,
-) -> Result<(OwnedFd, Mapping), RingError> {
+    also: impl FnOnce(BorrowedFd<'_>) -> Result<T, E>,
+) -> Result<(OwnedFd, Mapping, T), E> {
     let fd = unsealed(what, name, bytes)?;
     let mapping = Mapping::whole(what, &fd, bytes, Access::ReadWrite)?;
+    let made = also(fd.as_fd())?;
     seal(what, &fd, SEALS | SealFlags::FUTURE_WRITE)?;
-    Ok((fd, mapping))
+    Ok((fd, mapping, made))
 }
 
 fn seal(what: &'static str, fd: &OwnedFd, seals: SealFlags) -> Result<(), RingError> {

@@ -1,6 +1,6 @@
 //! Memory of one process that others may read: a sealed memory file, mapped for writing by its owner alone.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -36,14 +36,30 @@ impl Region {
     /// # Errors
     /// No bytes or more than [`REGION_BYTES_MAX`], or the system has not so much memory.
     pub fn create(name: &str, bytes: u64) -> Result<Self, RingError> {
+        let (region, ()) = Self::create_with(name, bytes, |_| Ok::<_, RingError>(()))?;
+        Ok(region)
+    }
+
+    /// The same, of memory that a card writes as well: `also` maps the file for the card, which nobody can do afterwards, and what it gives comes with the region. Of such memory
+    /// [`part_mut`](Self::part_mut) alone is used, for what the card does not write then.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create), or what `also` says.
+    pub fn create_with<T, E: From<RingError>>(
+        name: &str,
+        bytes: u64,
+        also: impl FnOnce(BorrowedFd<'_>) -> Result<T, E>,
+    ) -> Result<(Self, T), E> {
         let bytes = checked(bytes)?;
-        let (fd, mapping) = memory::create_own(REGION, &format!("forebay:{name}:region"), bytes)?;
-        Ok(Self {
+        let name = format!("forebay:{name}:region");
+        let (fd, mapping, made) = memory::create_own(REGION, &name, bytes, also)?;
+        let region = Self {
             id: next_id(),
             fd,
             len: mapping.len(),
             own: Some(mapping),
-        })
+        };
+        Ok((region, made))
     }
 
     /// A region that something else writes, as a card writes its DMA buffer: ranges of it can be shown to others, which see what is there when they look. `fd` can read it, and
@@ -92,6 +108,17 @@ impl Region {
         };
         // SAFETY: the mapping is so long and lives as long as `self`; only this object's owner writes it, through `bytes_mut`, which needs `self` alone.
         unsafe { slice::from_raw_parts(mapping.base().as_ptr(), mapping.len()) }
+    }
+
+    /// So many bytes from this one on, for writing; none outside of the region, or of one that something else writes.
+    pub fn part_mut(&mut self, start: usize, len: usize) -> Option<&mut [u8]> {
+        let mapping = self.own.as_mut()?;
+        if start.checked_add(len)? > mapping.len() {
+            return None;
+        }
+        // SAFETY: within the mapping, checked above; `self` is borrowed uniquely, so there is no other slice of it in this process. A card that writes other parts of the
+        // memory touches none of these bytes.
+        Some(unsafe { slice::from_raw_parts_mut(mapping.base().add(start).as_ptr(), len) })
     }
 
     /// All of it, for writing; nothing of one that something else writes. A reader meanwhile finds what it finds.

@@ -93,6 +93,8 @@ pub use redirect::{QUEUES_MAX, Redirect, Steered};
 pub use repeat::{
     OneVerdict, REPEATED_BYTES_MAX, REPEATED_RATE_MIN_HZ, Repeat, Repeated, Repeater,
 };
-pub use socket::{Buffers, Copying, NotSent, Port, PortConfig, PortCounts, Statistics};
+pub use socket::{
+    Arrived, Buffers, Copying, NotSent, Port, PortConfig, PortCounts, SharedBuffers, Statistics,
+};
 pub use software::Software;
 pub use sys::Mode;

@@ -29,6 +29,7 @@ mod config;
 mod open;
 mod receiving;
 mod rings;
+mod shared;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -40,6 +41,7 @@ pub use account::{Buffers, PortCounts, Statistics};
 pub use config::{Copying, PortConfig};
 use receiving::Receiving;
 use rings::{Giving, Taking};
+pub use shared::{Arrived, SharedBuffers};
 
 /// Of each buffer for a frame that comes the kernel leaves so many bytes free in front.
 const HEADROOM_BYTES: usize = 256;
@@ -89,6 +91,8 @@ pub struct Port {
     queue: u32,
     is_zero_copy: bool,
     takes_pieces: bool,
+    /// Frames come into memory that others read.
+    is_sharing: bool,
 }
 
 impl Port {
@@ -138,10 +142,10 @@ impl Port {
     }
 
     /// Reads at most so many of the frames, or pieces of frames, that the last [`look`](Self::look) saw, and visits each frame that is whole; gives their number. The
-    /// bytes of each are there for its visit alone.
+    /// bytes of each are there for its visit alone. Of a port with [`SharedBuffers`], [`take`](Self::take) reads them.
     pub fn receive(&mut self, most: u32, mut taken: impl FnMut(&[u8])) -> u64 {
         let before = self.counts.received;
-        let Some(receiving) = &mut self.receiving else {
+        let Some(receiving) = self.receiving.as_mut().filter(|_| !self.is_sharing) else {
             return 0;
         };
         for _ in 0..most {
@@ -344,6 +348,7 @@ impl Port {
         Buffers {
             total: self.umem.total() as u64,
             free: free as u64,
+            shared: self.umem.count(Place::Shared),
             fill,
             kernel_receiving: between(lent, [fill, received]),
             received,

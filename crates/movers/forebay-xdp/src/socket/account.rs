@@ -32,6 +32,8 @@ pub struct Buffers {
     pub total: u64,
     /// Here, and free.
     pub free: u64,
+    /// In a file that others read, and not lent ([`SharedBuffers`](super::SharedBuffers)).
+    pub shared: u64,
     /// In the fill ring, for a frame that comes.
     pub fill: u64,
     /// In the kernel, for a frame that comes: between both rings.
@@ -68,6 +70,7 @@ impl Buffers {
     #[must_use]
     pub const fn sum(&self) -> u64 {
         self.free
+            + self.shared
             + self.fill
             + self.kernel_receiving
             + self.received
@@ -92,8 +95,9 @@ mod tests {
             send: 16,
             kernel_sending: 32,
             completed: 64,
+            shared: 128,
         };
-        assert_eq!(buffers.sum(), 127);
+        assert_eq!(buffers.sum(), 255);
     }
 
     /// The kernel's looks into an empty ring, and what it refused to believe, are no frames.

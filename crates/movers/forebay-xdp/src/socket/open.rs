@@ -10,7 +10,7 @@ use super::rings::{Giving, Taking};
 use super::{Port, Sending};
 use crate::error::XdpError;
 use crate::sys::interface_number;
-use crate::sys::umem::Umem;
+use crate::sys::umem::{Buffer, Place, Umem};
 use crate::sys::xsk::{Socket, Which, flag};
 
 /// A queue that was just left is free a little later: how often it is tried again …
@@ -26,13 +26,29 @@ impl Port {
     /// the driver cannot do without a copy, and shall ([`Copying::Never`](super::Copying::Never)).
     pub fn open(interface: &str, queue: u32, config: &PortConfig) -> Result<Self, XdpError> {
         config.validate()?;
+        let total = config.receive_buffers + config.send_buffers;
+        let memory = Umem::new(total, config.buffer_bytes).ok_or_else(|| no_memory(interface))?;
+        Self::open_over((interface, queue), config, memory)
+    }
+
+    /// The same over this memory, with the rights to all of its buffers but those that are shared.
+    pub(super) fn open_over(
+        (interface, queue): (&str, u32),
+        config: &PortConfig,
+        memory: (Umem, Vec<Buffer>),
+    ) -> Result<Self, XdpError> {
         let number = interface_number(interface)?;
-        let mut refused = None;
+        let (mut memory, mut refused) = (Some(memory), None);
         for flags in config.tries() {
-            match Self::try_open((interface, number, queue), config, flags) {
-                Ok(port) => return Ok(port),
-                Err(Stopped::Refused(error)) => refused = Some(error),
+            let Some(own) = memory.take() else { break };
+            let mut port = Self::unbound((interface, number, queue), config, flags, own)?;
+            match port.bind(flags) {
+                Ok(()) => return Ok(port),
                 Err(Stopped::Failed(error)) => return Err(error),
+                Err(Stopped::Refused(error)) => {
+                    refused = Some(error);
+                    memory = Some(port.dismantled());
+                }
             }
         }
         Err(match refused {
@@ -56,40 +72,31 @@ impl Port {
         })
     }
 
-    fn try_open(
+    fn unbound(
         (interface, number, queue): (&str, u32, u32),
         config: &PortConfig,
         flags: u16,
-    ) -> Result<Self, Stopped> {
-        let failed = |call| {
-            move |source| {
-                Stopped::Failed(XdpError::System {
-                    call,
-                    target: interface.to_owned(),
-                    source,
-                })
-            }
-        };
-        let socket = Socket::open().map_err(|source| Stopped::Failed(not_opened(source)))?;
-        let total = config.receive_buffers + config.send_buffers;
-        let memory = Umem::new(total, config.buffer_bytes)
-            .ok_or_else(|| failed("mmap")(io::Error::last_os_error()));
-        let (umem, mut receive_free) = memory?;
-        let send_free = receive_free.split_off(config.receive_buffers as usize);
-        socket.register(&umem).map_err(|source| {
-            Stopped::Failed(not_registered(
-                source,
-                u64::from(total) * u64::from(config.buffer_bytes),
-            ))
-        })?;
+        (umem, mut receive_free): (Umem, Vec<Buffer>),
+    ) -> Result<Self, XdpError> {
+        let socket = Socket::open().map_err(not_opened)?;
+        let bytes = umem.total() as u64 * u64::from(config.buffer_bytes);
+        let registered = socket.register(&umem);
+        registered.map_err(|source| not_registered(source, bytes))?;
         let ring = |which, entries| {
-            socket
-                .ring(which, entries)
-                .map_err(failed("setsockopt(AF_XDP ring)"))
+            let ring = socket.ring(which, entries);
+            ring.map_err(|source| XdpError::System {
+                call: "setsockopt(AF_XDP ring)",
+                target: interface.to_owned(),
+                source,
+            })
         };
         // The kernel wants these two of each socket. What it has read of a ring it says later than what came of it: there is room for both.
         let fill = Giving::new(ring(Which::Fill, 2 * config.receive_buffers.max(1))?);
         let completion = Taking::new(ring(Which::Completion, config.send_buffers.max(2))?);
+        let is_sharing = umem.count(Place::Shared) > 0;
+        // There are no rights to shared buffers.
+        let received = config.receive_buffers as usize * usize::from(!is_sharing);
+        let send_free = receive_free.split_off(received);
         let receiving = match config.receive_buffers {
             0 => None,
             _ => {
@@ -116,22 +123,35 @@ impl Port {
             queue,
             is_zero_copy: false,
             takes_pieces: flags & flag::PIECES != 0,
+            is_sharing,
             socket,
         };
         port.refill();
-        port.bind(flags)?;
-        port.is_zero_copy = port
-            .socket
-            .is_zero_copy()
-            .map_err(failed("getsockopt(XDP_OPTIONS)"))?;
         Ok(port)
     }
 
+    /// Closed, and its memory.
+    fn dismantled(self) -> (Umem, Vec<Buffer>) {
+        let Self { umem, socket, .. } = self;
+        drop(socket);
+        umem.anew()
+    }
+
     /// Binds it, again as long as the socket that had the queue before is being taken apart.
-    fn bind(&self, flags: u16) -> Result<(), Stopped> {
+    fn bind(&mut self, flags: u16) -> Result<(), Stopped> {
         for _ in 0..BUSY_TRIES {
             match self.socket.bind(self.number, self.queue, flags) {
-                Ok(()) => return Ok(()),
+                Ok(()) => {
+                    let is_zero_copy = self.socket.is_zero_copy();
+                    self.is_zero_copy = is_zero_copy.map_err(|source| {
+                        Stopped::Failed(XdpError::System {
+                            call: "getsockopt(XDP_OPTIONS)",
+                            target: self.interface.clone(),
+                            source,
+                        })
+                    })?;
+                    return Ok(());
+                }
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
                     std::thread::sleep(BUSY_PAUSE)
                 }
@@ -152,9 +172,11 @@ enum Stopped {
     Failed(XdpError),
 }
 
-impl From<XdpError> for Stopped {
-    fn from(error: XdpError) -> Self {
-        Self::Failed(error)
+pub(super) fn no_memory(interface: &str) -> XdpError {
+    XdpError::System {
+        call: "mmap",
+        target: interface.to_owned(),
+        source: io::Error::last_os_error(),
     }
 }
 

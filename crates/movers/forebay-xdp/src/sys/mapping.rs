@@ -30,6 +30,17 @@ impl Mapping {
         Self::new(-1, 0, bytes, (libc::PROT_READ | libc::PROT_WRITE, flags))
     }
 
+    /// Maps so much of a file, from its begin, and new memory behind it, as one range: both a number of whole pages.
+    pub(crate) fn file_and_new(file: RawFd, file_bytes: usize, new_bytes: usize) -> Option<Self> {
+        let both = libc::PROT_READ | libc::PROT_WRITE;
+        let new = (both, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        let whole = Self::new(-1, 0, file_bytes.checked_add(new_bytes)?, new)?;
+        let flags = libc::MAP_SHARED | libc::MAP_FIXED | libc::MAP_POPULATE;
+        // SAFETY: this range lies in the mapping that was just made, and nothing refers to it.
+        let at = unsafe { libc::mmap(whole.at.as_ptr().cast(), file_bytes, both, flags, file, 0) };
+        (at != libc::MAP_FAILED).then_some(whole)
+    }
+
     fn new(
         file: RawFd,
         offset: i64,

@@ -3,6 +3,8 @@
 //! A [`Buffer`] is the right to one of them: there is one value for it while it is here, and none while it is lent. So the bytes of a buffer are never borrowed while the
 //! kernel may write them, as long as what is [taken back](Umem::take_back) was read from a ring of the kernel: the module `socket` alone does that.
 
+use std::os::fd::RawFd;
+
 use super::mapping::Mapping;
 
 /// Where a buffer is.
@@ -14,6 +16,8 @@ pub(crate) enum Place {
     Receiving,
     /// Lent to the kernel, with a frame that goes.
     Sending,
+    /// In a file, through which others read it; not lent. Its bytes are not reached through this memory.
+    Shared,
 }
 
 /// The right to a buffer that is here.
@@ -26,6 +30,8 @@ pub(crate) struct Umem {
     mapping: Mapping,
     buffer_bytes: usize,
     places: Vec<Place>,
+    /// The first so many are of a file.
+    shared: u32,
 }
 
 impl Umem {
@@ -35,9 +41,45 @@ impl Umem {
         let umem = Self {
             mapping: Mapping::anonymous(bytes)?,
             buffer_bytes: buffer_bytes as usize,
-            places: vec![Place::Here; buffers as usize],
+            places: Vec::new(),
+            shared: 0,
         };
-        Some((umem, (0..buffers).map(Buffer).collect()))
+        Some(umem.all_here(buffers))
+    }
+
+    /// Makes buffers of so many bytes of a file, which are [shared](Place::Shared), and so many others behind them, with the rights to those. Buffers of both lie one behind the other: the
+    /// file has a whole number of them.
+    pub(crate) fn over_file(
+        file: RawFd,
+        file_bytes: usize,
+        others: u32,
+        buffer_bytes: u32,
+    ) -> Option<(Self, Vec<Buffer>)> {
+        let buffer_bytes = buffer_bytes as usize;
+        let shared = file_bytes / buffer_bytes;
+        let new_bytes = (others as usize).checked_mul(buffer_bytes)?;
+        let umem = Self {
+            mapping: Mapping::file_and_new(file, shared * buffer_bytes, new_bytes)?,
+            buffer_bytes,
+            places: Vec::new(),
+            shared: shared as u32,
+        };
+        Some(umem.all_here(others))
+    }
+
+    /// With all buffers free that are not shared, so many, and the rights to them. No ring of the kernel has one, and there are no other rights.
+    fn all_here(mut self, others: u32) -> (Self, Vec<Buffer>) {
+        let all = self.shared + others;
+        self.places = vec![Place::Here; all as usize];
+        self.places[..self.shared as usize].fill(Place::Shared);
+        let rights = (self.shared..all).map(Buffer).collect();
+        (self, rights)
+    }
+
+    /// The same memory, after the socket that had it is closed and all rights are gone.
+    pub(crate) fn anew(self) -> (Self, Vec<Buffer>) {
+        let others = self.places.len() as u32 - self.shared;
+        self.all_here(others)
     }
 
     /// For the kernel: where it is, and its length.
@@ -82,6 +124,20 @@ impl Umem {
         Some((Buffer(number as u32), address % self.buffer_bytes))
     }
 
+    /// Gives the kernel a shared buffer for a frame that comes; gives its address for a ring. None if it is lent, or not shared.
+    pub(crate) fn lend_shared(&mut self, number: u32) -> Option<u64> {
+        let place = self.places.get_mut(number as usize);
+        *place.filter(|place| **place == Place::Shared)? = Place::Receiving;
+        Some(u64::from(number) * self.buffer_bytes as u64)
+    }
+
+    /// The shared buffer that an address of a ring of the kernel is in, and where in it; none of an address that is in none, or in one that is not lent so.
+    pub(crate) fn take_back_shared(&mut self, address: u64) -> Option<(u32, usize)> {
+        let (buffer, start) = self.take_back(address, Place::Receiving)?;
+        self.places[buffer.0 as usize] = Place::Shared;
+        Some((buffer.0, start))
+    }
+
     /// So many bytes of a buffer from a place in it on; none if it has not as many.
     pub(crate) fn bytes(&self, buffer: &Buffer, start: usize, length: usize) -> Option<&[u8]> {
         let at = self.at(buffer, start, length)?;
@@ -108,6 +164,9 @@ impl Umem {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::FileExt;
+
     use super::*;
 
     #[test]
@@ -138,5 +197,34 @@ mod tests {
         assert!(umem.bytes(&back, 4000, 97).is_none());
         assert!(umem.bytes(&back, usize::MAX, 2).is_none());
         assert!(umem.bytes_mut(&mut back, 4097).is_none());
+    }
+
+    #[test]
+    fn shared_buffers_are_lent_by_their_numbers_and_nobody_has_a_right_to_them() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(2 * 4096).unwrap();
+        let (umem, rights) = Umem::over_file(file.as_raw_fd(), 2 * 4096, 3, 4096).unwrap();
+        let numbers: Vec<_> = rights.iter().map(|right| right.0).collect();
+        assert_eq!((umem.total(), numbers), (5, vec![2, 3, 4]));
+        // What is written behind the file is not in it.
+        let mut umem = umem;
+        for mut right in rights {
+            umem.bytes_mut(&mut right, 4096).unwrap().fill(9);
+        }
+        let mut content = vec![1; 2 * 4096];
+        file.read_exact_at(&mut content, 0).unwrap();
+        assert!(content.iter().all(|byte| *byte == 0));
+        assert_eq!(umem.lend_shared(1), Some(4096));
+        // Lent already, of new memory, and of none.
+        assert_eq!([1, 2, 5].map(|number| umem.lend_shared(number)), [None; 3]);
+        assert_eq!(umem.count(Place::Shared), 1);
+        assert_eq!(umem.take_back_shared(4096 + 300), Some((1, 300)));
+        for address in [4096, 0, 2 * 4096, u64::MAX] {
+            assert_eq!(umem.take_back_shared(address), None, "{address}");
+        }
+        assert!(umem.lend_shared(0).is_some());
+        let (umem, rights) = umem.anew();
+        let counts = [Place::Shared, Place::Here].map(|place| umem.count(place));
+        assert_eq!((counts, rights.len()), ([2, 3], 3));
     }
 }
