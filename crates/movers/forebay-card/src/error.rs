@@ -37,6 +37,18 @@ pub enum DriverError {
         /// Its queues.
         has: u32,
     },
+    /// Frames that clients are to read where they come are longer than a buffer of a port.
+    #[error(
+        "{interface}: frames of up to {frame_bytes_max} bytes come, and a buffer that clients read (receive = \"shared\") has room for {longest_bytes}: take that out, or `ip link set {interface} mtu 1500`"
+    )]
+    SharedLength {
+        /// The interface.
+        interface: String,
+        /// The longest frame, in bytes.
+        frame_bytes_max: usize,
+        /// The longest that a buffer has room for, in bytes.
+        longest_bytes: usize,
+    },
     /// A file cannot be opened or made.
     #[error("{path}: {source}")]
     File {

@@ -2,7 +2,9 @@
 //!
 //! While it is open, nothing of the interface comes to the host's own stack. Frames are taken out of the ring by the dozen and visited in a copy, so that the other half may
 //! send meanwhile, from within a visit, too: ring and memory are one for both. Nothing says of a frame that its check sum was left to a card, as a virtual cable does: it is known
-//! by what stands in its place.
+//! by what stands in its place. Where clients read what comes, no frame is taken out of its buffer ([`shared`]).
+
+mod shared;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,10 +16,12 @@ use forebay_sys::{SysError, wait};
 use forebay_xdp::{Mode, NotSent, Port, Redirect};
 
 pub use forebay_xdp::{Copying, PortConfig};
+use shared::Landing;
 
 use super::account::{CardInDrop, CardOutDrop, InDrops, ReceiveCounts, SendCounts};
 use super::card::InterfaceCard;
 use super::checksum::complete_begun;
+use super::shared::{Desk, Landed, SharedMemory};
 use super::{
     Card, CardState, Driver, DriverError, FRAME_BYTES_MAX, Fate, Fill, Flushed, LinkCounts,
     ReceiveSide, SendSide, Sent,
@@ -36,6 +40,8 @@ pub struct XdpOptions {
     pub port: PortConfig,
     /// The longest frame that comes or goes, in bytes with its header.
     pub frame_bytes_max: usize,
+    /// Frames come where clients read, with so many buffers for them: then [`ReceiveSide::share`] gives that memory, and [`ReceiveSide::receive_shared`] the frames.
+    pub shared_frames: Option<u32>,
     /// Frames for other addresses than the interface's own come, too: clients have addresses of their own.
     pub promiscuous: bool,
     /// Check sums that a sender on this host has begun are made: for virtual cables. On a wire there are none, and 1 frame in 65,536 is looked at in vain.
@@ -47,6 +53,7 @@ impl Default for XdpOptions {
         Self {
             port: PortConfig::default(),
             frame_bytes_max: FRAME_BYTES_MAX,
+            shared_frames: None,
             promiscuous: true,
             complete_checksums: true,
         }
@@ -56,7 +63,7 @@ impl Default for XdpOptions {
 /// Opens an interface of this thread's network namespace, and has all of its frames come here.
 ///
 /// # Errors
-/// It is not there, has several queues or another program; the process may not; the binary has no program for the kernel.
+/// It is not there, has several queues or another program; the process may not; the binary has no program for the kernel; frames are longer than a buffer that clients read.
 pub fn open(interface: &str, options: &XdpOptions) -> Result<Driver, DriverError> {
     let mut card = InterfaceCard::open(interface)?;
     if let Some(has) = receive_queues(interface)?.filter(|has| *has != 1) {
@@ -67,7 +74,13 @@ pub fn open(interface: &str, options: &XdpOptions) -> Result<Driver, DriverError
         card.be_promiscuous()?;
     }
     let redirect = Redirect::attach(interface)?;
-    let port = Port::open(interface, QUEUE, &options.port)?;
+    let (port, landing) = match options.shared_frames {
+        None => (Port::open(interface, QUEUE, &options.port)?, None),
+        Some(frames) => {
+            let (port, landing) = Landing::open(interface, frames, options)?;
+            (port, Some(landing))
+        }
+    };
     redirect.steer(&port)?;
     let descriptor = || {
         let shared = port.as_fd().try_clone_to_owned();
@@ -87,6 +100,7 @@ pub fn open(interface: &str, options: &XdpOptions) -> Result<Driver, DriverError
             redirect,
             descriptor: incoming,
             staged: Staged::default(),
+            landing,
             frame_bytes_max: options.frame_bytes_max,
             completes: options.complete_checksums,
             visited: Items::default(),
@@ -123,6 +137,7 @@ struct XdpReceive {
     redirect: Redirect,
     descriptor: OwnedFd,
     staged: Staged,
+    landing: Option<Landing>,
     frame_bytes_max: usize,
     completes: bool,
     visited: Items,
@@ -183,6 +198,42 @@ impl ReceiveSide for XdpReceive {
             visited += self.visit_staged(visit);
         }
         Ok(visited)
+    }
+
+    fn share(&mut self, client_frames: u32) -> Result<Option<SharedMemory>, DriverError> {
+        let landing = self.landing.as_ref();
+        let landing = landing.filter(|landing| landing.client_frames() == client_frames);
+        landing.map(Landing::memory).transpose()
+    }
+
+    fn receive_shared(&mut self, most: usize, desk: &mut dyn Desk) -> Result<usize, DriverError> {
+        let Some(landing) = &mut self.landing else {
+            return Ok(0);
+        };
+        let (mut visited, mut taken) = (0, 0);
+        loop {
+            let came = landing.take(&self.port, (most - taken).min(BATCH_FRAMES));
+            taken += came;
+            for _ in 0..came {
+                let landed = landing.land(desk, self.frame_bytes_max, |frame| {
+                    if self.completes {
+                        self.checksums_completed += u64::from(complete_begun(frame));
+                    }
+                });
+                match landed {
+                    Landed::Frame(bytes) => {
+                        self.visited.add(bytes);
+                        visited += 1;
+                    }
+                    Landed::TooLong => self.dropped[CardInDrop::TooLong] += 1,
+                    Landed::Nothing => {}
+                }
+            }
+            landing.lend(&self.port, desk);
+            if came == 0 {
+                return Ok(visited);
+            }
+        }
     }
 
     fn is_ready(&mut self) -> bool {

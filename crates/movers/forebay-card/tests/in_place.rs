@@ -10,11 +10,12 @@ mod worlds;
 
 use std::collections::VecDeque;
 
-use forebay_card::{CardInDrop, Desk};
+use forebay_card::{CardInDrop, Desk, DriverError, xdp};
 use forebay_mux::ClientId;
 use forebay_mux::buffers::{BufferId, Lent, ReceivePool, Share};
 use forebay_ring::PeerRegion;
 use forebay_sys::clock::monotonic_ns;
+use forebay_xdp::PortConfig;
 use worlds::{Kind, Room, SECOND_NS, Threads, World, frame, is_ours, run, tagged};
 
 const CLIENT: ClientId = ClientId::new(0);
@@ -46,6 +47,14 @@ impl Keeper {
             held: VecDeque::new(),
             came: Vec::new(),
         }
+    }
+
+    /// The same, of a driver that has its own buffers already.
+    fn begun(world: &mut World) -> Self {
+        let mut keeper = Self::of(world);
+        let none = world.driver.receive.receive_shared(0, &mut keeper);
+        assert_eq!(none.unwrap(), 0);
+        keeper
     }
 
     fn read(&self, buffer: BufferId, offset: u32, bytes: usize) -> Vec<u8> {
@@ -117,7 +126,7 @@ fn receive(world: &mut World, keeper: &mut Keeper, frames: usize) {
 }
 
 fn whole(mut world: World) {
-    let mut keeper = Keeper::of(&mut world);
+    let mut keeper = Keeper::begun(&mut world);
     let lengths = (18..=1_514).step_by(7).chain([1_514]);
     let frames: Vec<_> = lengths
         .zip(0..)
@@ -138,7 +147,7 @@ fn whole(mut world: World) {
 }
 
 fn too_long(mut world: World) {
-    let mut keeper = Keeper::of(&mut world);
+    let mut keeper = Keeper::begun(&mut world);
     world.far.set_mtu(3_000);
     let frames = [
         tagged(0, 1_518),
@@ -164,6 +173,84 @@ fn frames_of_a_tap_lie_where_clients_read() {
         Room::Ample,
         Vec::new,
         whole,
+    );
+}
+
+#[test]
+fn frames_of_a_port_lie_where_clients_read() {
+    run(
+        "frames_of_a_port_lie_where_clients_read",
+        (Kind::Xdp, Threads::One),
+        Room::Shared(FRAMES),
+        Vec::new,
+        whole,
+    );
+}
+
+#[test]
+fn a_frame_of_a_port_that_is_too_long_is_dropped_by_name() {
+    run(
+        "a_frame_of_a_port_that_is_too_long_is_dropped_by_name",
+        (Kind::Xdp, Threads::One),
+        Room::Shared(FRAMES),
+        Vec::new,
+        too_long,
+    );
+}
+
+#[test]
+fn a_port_has_no_frame_without_a_buffer_and_takes_each_that_it_is_lent() {
+    run(
+        "a_port_has_no_frame_without_a_buffer_and_takes_each_that_it_is_lent",
+        (Kind::Xdp, Threads::One),
+        Room::Shared(FRAMES),
+        Vec::new,
+        |mut world| {
+            assert!(world.driver.receive.share(FRAMES + 1).unwrap().is_none());
+            let mut keeper = Keeper::of(&mut world);
+            // Nothing is lent before it is asked for frames.
+            for number in 0..5 {
+                assert!(world.far.send(&frame(number, 100)));
+            }
+            let lost = |world: &mut World| world.driver.receive.counts().unwrap().dropped;
+            assert_eq!(lost(&mut world), [(CardInDrop::NoBuffer, 5)].into());
+            assert_eq!(
+                world
+                    .driver
+                    .receive
+                    .receive_shared(16, &mut keeper)
+                    .unwrap(),
+                0
+            );
+            let card_frames = PortConfig::default().receive_buffers;
+            assert_eq!(keeper.pool.lent_frames(), card_frames);
+            // More than it has buffers, of which the client keeps as many as it may: each lies in another one as long as it is kept.
+            let frames: Vec<_> = (0..2 * card_frames)
+                .map(|number| frame(number, 60 + number as usize % 700))
+                .collect();
+            for (at, some) in frames.chunks(1_000).enumerate() {
+                assert!(some.iter().all(|frame| world.far.send(frame)));
+                receive(&mut world, &mut keeper, at * 1_000 + some.len());
+            }
+            assert!(keeper.came == frames, "other frames");
+            assert_eq!(keeper.pool.lent_frames(), card_frames);
+            // The other way frames do not come.
+            let other = world.driver.receive.receive(16, &mut |_| panic!("a frame"));
+            assert_eq!(other.unwrap(), 0);
+            let counts = world.driver.receive.counts().unwrap();
+            assert_eq!(counts.dropped, [(CardInDrop::NoBuffer, 5)].into());
+            assert_eq!((counts.residual(), counts.held), (0, 0), "{counts:?}");
+            drop(world.driver);
+            // Frames that a buffer has no room for.
+            let options = xdp::XdpOptions {
+                frame_bytes_max: 3_841,
+                shared_frames: Some(FRAMES),
+                ..xdp::XdpOptions::default()
+            };
+            let refused = xdp::open("near", &options).unwrap_err();
+            let names = matches!(&refused, DriverError::SharedLength { interface, frame_bytes_max: 3_841, longest_bytes: 3_840 } if interface == "near");
+            assert!(names, "{refused}");
+        },
     );
 }
 

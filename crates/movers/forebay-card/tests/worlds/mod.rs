@@ -54,6 +54,9 @@ pub(crate) enum Room {
     LittleIn,
     /// For few frames that go, and a link that takes them slowly.
     LittleOut,
+    /// Ample, and so many buffers that a client reads, where a driver has to know of them as it is opened.
+    #[allow(dead_code, reason = "by the tests of such buffers alone")]
+    Shared(u32),
 }
 
 /// A frame with its number.
@@ -350,7 +353,7 @@ fn wired(kind: Kind, room: Room) -> (Driver, Box<dyn Far>) {
     let driver = match kind {
         Kind::Xdp => {
             let port = match room {
-                Room::Ample => PortConfig::default(),
+                Room::Ample | Room::Shared(_) => PortConfig::default(),
                 Room::LittleIn => PortConfig {
                     receive_buffers: 64,
                     receive_ring: 64,
@@ -363,6 +366,10 @@ fn wired(kind: Kind, room: Room) -> (Driver, Box<dyn Far>) {
             };
             let options = xdp::XdpOptions {
                 port,
+                shared_frames: match room {
+                    Room::Shared(frames) => Some(frames),
+                    _ => None,
+                },
                 ..xdp::XdpOptions::default()
             };
             xdp::open(near, &options).unwrap()
@@ -488,7 +495,7 @@ impl Far for emulated::FarEnd {
 fn in_memory(room: Room) -> (Driver, Box<dyn Far>) {
     let mut options = emulated::EmulatedOptions::default();
     match room {
-        Room::Ample => {}
+        Room::Ample | Room::Shared(_) => {}
         Room::LittleIn => options.receive_frames = 50,
         Room::LittleOut => options.send_frames = 50,
     }
