@@ -27,6 +27,8 @@ use tempfile::TempDir;
 const LONG: Duration = Duration::from_secs(30);
 const COMES: usize = 50;
 const GOES: usize = 20;
+/// Keys of a client that reads frames where the driver has received them.
+const SHARES: &str = "trusted = true\nreceive = \"shared\"";
 
 /// A daemon with places for the clients `one` and `two`, which has these keys for its card.
 struct World {
@@ -116,16 +118,16 @@ fn received(interface: &str) -> u64 {
 
 /// Frames go both ways over a virtual wire, whose far end the daemon has by this driver, with so many threads.
 fn over_a_wire(driver: &str, threads: u64, modes: &[&str]) {
-    over_a_wire_with(driver, threads, modes, "");
+    over_a_wire_with(driver, threads, modes, ["", ""]);
 }
 
-/// The same, with these keys for the card.
-fn over_a_wire_with(driver: &str, threads: u64, modes: &[&str], keys: &str) {
+/// The same, with these keys for the card and for the client.
+fn over_a_wire_with(driver: &str, threads: u64, modes: &[&str], [keys, of_one]: [&str; 2]) {
     lay();
     carries();
-    let world = World::new(&format!(
-        "interface = \"far\"\ndriver = \"{driver}\"\ndriver_threads = {threads}\n{keys}"
-    ));
+    let card =
+        format!("interface = \"far\"\ndriver = \"{driver}\"\ndriver_threads = {threads}\n{keys}");
+    let world = World::with(&card, of_one);
     let mut client = world.client("one");
     let before = received("near");
     let mut port = SendPort::open("near").unwrap();
@@ -147,6 +149,7 @@ fn over_a_wire_with(driver: &str, threads: u64, modes: &[&str], keys: &str) {
     let places = ["frames_given", "packets_sent"].map(|key| number(one, key));
     assert_eq!(places, [COMES as u64, GOES as u64], "{json}");
     assert_eq!([counts.received, counts.sent], places);
+    assert_eq!(one["is_sharing"], of_one == SHARES);
     let mode = json["driver_mode"].as_str().unwrap();
     assert!(modes.contains(&mode), "{mode}");
     assert_eq!(number(&json, "driver_threads"), threads);
@@ -248,7 +251,11 @@ fn a_port_past_the_stack_says_whether_it_copies() {
     sh("ip link delete near");
     over_a_wire("xdp", 2, &modes);
     sh("ip link delete near");
-    over_a_wire_with("xdp", 1, &modes, "xdp_copy = \"always\"");
+    over_a_wire_with("xdp", 1, &modes, ["xdp_copy = \"always\"", ""]);
+    for threads in [1, 2] {
+        sh("ip link delete near");
+        over_a_wire_with("xdp", threads, &modes, ["", SHARES]);
+    }
     let world = World::new("interface = \"far\"\ndriver = \"xdp\"\nxdp_copy = \"never\"");
     let refused = world.run.end();
     assert_eq!(refused.code(), Some(2), "{}", refused.stderr);
@@ -268,7 +275,7 @@ fn an_interface_that_is_made_has_the_host_at_its_other_end() {
     let [copied, sent_apart, shared] = [
         (1, "", [false; 2]),
         (2, "", [false; 2]),
-        (1, "trusted = true\nreceive = \"shared\"", [true, false]),
+        (1, SHARES, [true, false]),
     ]
     .map(|(threads, of_one, sharing)| over_a_tap(threads, of_one, sharing));
     assert_eq!(copied, sent_apart);

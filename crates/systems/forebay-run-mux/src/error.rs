@@ -84,7 +84,7 @@ pub enum MuxError {
     },
     /// A client is to read frames where the driver has received them, and the driver has none there.
     #[error(
-        "driver {driver} cannot receive where clients read (receive = \"shared\"); take that out, or name the driver tap"
+        "driver {driver} cannot receive where clients read (receive = \"shared\"); take that out, or name the driver xdp or tap"
     )]
     NotShared {
         /// The driver.

@@ -123,9 +123,14 @@ impl MuxPlan {
         configs.collect()
     }
 
+    /// Whether a client reads frames where the driver receives them.
+    pub(crate) fn shares(&self) -> bool {
+        self.clients.iter().any(ClientSettings::shares)
+    }
+
     /// Has the driver receive where clients read, if one of them is to do so.
     pub(crate) fn share(&self, driver: &mut Driver) -> Result<Option<SharedMemory>, MuxError> {
-        if !self.clients.iter().any(ClientSettings::shares) {
+        if !self.shares() {
             return Ok(None);
         }
         let shared = driver.receive.share(self.settings.receive_buffers)?;

@@ -54,7 +54,7 @@ choices! {
     pub enum ReceiveChoice {
         /// In memory of its own, into which each is copied.
         Copied = "copied",
-        /// Where the driver has received them. The client can read all frames that come, also those of other clients. For one that is trusted, with the driver tap.
+        /// Where the driver has received them. The client can read all frames that come, also those of other clients. For one that is trusted, with the driver xdp or tap.
         Shared = "shared",
     }
 }
@@ -88,7 +88,7 @@ settings! {
         class: u8 [0..=7] = 0,
         /// What it sends is copied once, when it goes, and no more when it is handed over: less work, and its packets can change after that. It can harm nobody's memory, and name no other sender.
         trusted: bool = false,
-        /// Where its frames lie: in memory of its own, into which each is copied, or where the driver has received them. Shared needs `trusted` and the driver tap, and the client can read all frames that come to the card.
+        /// Where its frames lie: in memory of its own, into which each is copied, or where the driver has received them. Shared needs `trusted` and the driver xdp or tap, and the client can read all frames that come to the card.
         receive: ReceiveChoice = ReceiveChoice::Copied,
         /// Most frames that wait to be sent.
         transmit_queue: u32 [1..=65_536] = 256,
@@ -168,13 +168,13 @@ fn check_shared(said: &ClientSettings, driver: DriverChoice, block: &Block<'_, '
             "take it out, or add trusted = true",
         );
     }
-    if driver != DriverChoice::Tap {
+    if !matches!(driver, DriverChoice::Tap | DriverChoice::Xdp) {
         let wrong = format!("the driver is {}, which receives elsewhere", driver.name());
         block.complain(
             "receive",
             &wrong,
-            "\"copied\", or \"shared\" with the driver tap",
-            "take it out, or set driver = \"tap\"",
+            "\"copied\", or \"shared\" with the driver xdp or tap",
+            "take it out, or set driver = \"xdp\"",
         );
     }
 }

@@ -1,6 +1,6 @@
 //! The card, by the driver that the file names.
 
-use crate::config::{DriverChoice, MuxSettings, XdpCopyChoice};
+use crate::config::{DriverChoice, XdpCopyChoice};
 use crate::driver::packet::{self, PacketOptions, PacketRing};
 use crate::driver::pcap::{self, PcapOptions};
 use crate::driver::tap::{self, TapOptions};
@@ -11,12 +11,12 @@ use crate::plan::{MuxPlan, Sizes};
 
 /// Opens the card with room for frames as long as its MTU says.
 pub(super) fn open_card(plan: &MuxPlan) -> Result<(Driver, Sizes), MuxError> {
-    let mut driver = open(&plan.settings, FRAME_BYTES_MAX)?;
+    let mut driver = open(plan, FRAME_BYTES_MAX)?;
     let sizes = plan.sizes(driver.card.look().mtu_bytes)?;
     let frame_bytes_max = sizes.frame_bytes_max as usize;
     if frame_bytes_max != FRAME_BYTES_MAX {
         drop(driver);
-        driver = open(&plan.settings, frame_bytes_max)?;
+        driver = open(plan, frame_bytes_max)?;
     }
     // Before the daemon is confined, which each of its threads is then.
     if plan.settings.driver_threads > 1 {
@@ -25,7 +25,8 @@ pub(super) fn open_card(plan: &MuxPlan) -> Result<(Driver, Sizes), MuxError> {
     Ok((driver, sizes))
 }
 
-fn open(settings: &MuxSettings, frame_bytes_max: usize) -> Result<Driver, DriverError> {
+fn open(plan: &MuxPlan, frame_bytes_max: usize) -> Result<Driver, DriverError> {
+    let settings = &plan.settings;
     let interface = settings.interface.as_deref().unwrap_or_default();
     let packets = PacketOptions {
         frame_bytes_max,
@@ -45,6 +46,7 @@ fn open(settings: &MuxSettings, frame_bytes_max: usize) -> Result<Driver, Driver
                     ..usual.port
                 },
                 frame_bytes_max,
+                shared_frames: plan.shares().then_some(settings.receive_buffers),
                 ..usual
             };
             xdp::open(interface, &options)
