@@ -2,7 +2,7 @@
 //!
 //! While it is open, nothing of the interface comes to the host's own stack. Frames are taken out of the ring by the dozen and visited in a copy, so that the other half may
 //! send meanwhile, from within a visit, too: ring and memory are one for both. Nothing says of a frame that its check sum was left to a card, as a virtual cable does: it is known
-//! by what stands in its place. Where clients read what comes, no frame is taken out of its buffer ([`shared`]).
+//! by what stands in its place. Where clients read what comes, no frame is taken out of its buffer.
 
 mod shared;
 

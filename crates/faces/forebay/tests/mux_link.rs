@@ -1,0 +1,242 @@
+//! The multiplexer while its card goes down and up, gets another MTU, and goes away: what the far end's kernel counts, what the client counts and what the books say is the same, and
+//! what was lost has a name.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod rig;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
+
+use forebay_client::{Client, Woken};
+use forebay_link::packet::{FrameBatch, SendPort};
+use forebay_sys::netlink::links;
+use forebay_testing::wire::{carries, is_inside, lay, sh};
+use rig::{Run, forebay, number, signal, start, wait_for};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const LONG: Duration = Duration::from_secs(30);
+const FRAMES: usize = 20;
+
+/// A daemon on the far end of a wire, and its one client.
+struct World {
+    folder: TempDir,
+    run: Run,
+    client: Client,
+    /// Frames that the near end had received before.
+    before: u64,
+}
+
+impl World {
+    fn new(driver: &str) -> Self {
+        let folder = TempDir::new().unwrap();
+        let uid = fs::metadata("/proc/self").unwrap().uid();
+        let text = format!(
+            "[mux]\ninterface = \"far\"\ndriver = \"{driver}\"\nsocket = \"{0}/socket\"\ndirectory = \"{0}/out\"\n\
+             [[clients]]\nname = \"one\"\nuid = {uid}\nmac = \"02:00:00:00:00:01\"\n",
+            folder.path().display()
+        );
+        let file = folder.path().join("mux.toml");
+        fs::write(&file, text).unwrap();
+        let run = start(
+            forebay()
+                .args(["mux", "run", "--format", "json"])
+                .arg(&file),
+        );
+        let client = wait_for("the place", || {
+            Client::connect(&folder.path().join("socket"), "one", LONG).ok()
+        });
+        Self {
+            folder,
+            run,
+            client,
+            before: received(),
+        }
+    }
+
+    /// The near end sends frames of this length, all of which the client has.
+    fn come(&mut self, bytes: usize) {
+        let mut port = SendPort::open("near").unwrap();
+        let mut batch = FrameBatch::new(bytes);
+        for number in 0..FRAMES {
+            batch.room().unwrap()[..bytes].copy_from_slice(&frame(1, number, bytes));
+            batch.push(bytes);
+        }
+        assert_eq!(port.send(&batch, 0..FRAMES).frames, FRAMES);
+        let mut came = Vec::new();
+        for number in 0..FRAMES {
+            while !self.client.receive_into(&mut came).unwrap() {
+                let woken = self.client.wait(Instant::now() + LONG).unwrap();
+                assert_ne!(woken, Woken::Due, "{number}: {}", self.run.said());
+            }
+            assert!(came == frame(1, number, bytes), "{number}");
+        }
+        self.client.flush();
+    }
+
+    /// The client sends frames of this length.
+    fn go(&mut self, bytes: usize) {
+        for number in 0..FRAMES {
+            self.client.send(&frame(9, number, bytes)).unwrap();
+        }
+        self.client.flush();
+    }
+
+    /// Waits until all that the client has handed over is out of the daemon's hands.
+    fn gone(&mut self) {
+        wait_for("the packets", || {
+            (self.client.frames_on_their_way().unwrap() == 0).then_some(())
+        });
+    }
+
+    /// Waits until so many frames of the client have come to the near end, by its kernel's count.
+    fn arrived(&self, frames: usize) {
+        wait_for("the near end", || {
+            (received() - self.before == frames as u64).then_some(())
+        });
+    }
+
+    fn told(&self, part: &str) {
+        wait_for(part, || self.run.said().contains(part).then_some(()));
+    }
+
+    /// Ends the daemon, whose books close and say the same as the client.
+    fn end(self) -> Value {
+        let counts = self.client.counts();
+        drop(self.client);
+        assert!(signal("INT", self.run.pid()));
+        let json = self.run.end().json_of(0);
+        rig::assert_closed(&json, &self.folder.path().join("out"));
+        let one = &json["clients"][0];
+        let places = ["frames_given", "packets_asked"].map(|key| number(one, key));
+        assert_eq!([counts.received, counts.sent], places, "{json}");
+        json
+    }
+}
+
+/// A frame of a local experimental EtherType (IEEE 802), for the station with this last octet.
+fn frame(to: u8, number: usize, bytes: usize) -> Vec<u8> {
+    let from = 10 - to;
+    let mut frame = vec![2, 0, 0, 0, 0, to, 2, 0, 0, 0, 0, from, 0x88, 0xb5];
+    frame.resize(bytes, number as u8);
+    frame
+}
+
+/// Frames that the near end has received, by its kernel's count.
+fn received() -> u64 {
+    let links = links().unwrap();
+    let link = links.iter().find(|link| link.name == "near").unwrap();
+    link.counters["rx_packets"]
+}
+
+/// What was dropped, by its name.
+fn drops(json: &Value) -> BTreeMap<&str, u64> {
+    let drops = json["drops"].as_object().unwrap();
+    drops
+        .iter()
+        .map(|(name, of)| (name.as_str(), number(of, "items")))
+        .collect()
+}
+
+#[test]
+fn a_link_goes_down_and_up_and_each_packet_is_sent_or_lost_by_name() {
+    if !is_inside("a_link_goes_down_and_up_and_each_packet_is_sent_or_lost_by_name") {
+        return;
+    }
+    lay();
+    carries();
+    let mut world = World::new("packet");
+    world.come(100);
+    world.go(100);
+    world.arrived(FRAMES);
+    for (round, (end, told)) in (1..).zip([("near", "far has no carrier"), ("far", "far is down")])
+    {
+        sh(&format!("ip link set {end} down"));
+        world.told(told);
+        world.go(100);
+        world.gone();
+        sh(&format!("ip link set {end} up"));
+        carries();
+        world.come(100);
+        world.go(100);
+        world.arrived(FRAMES * (round + 1));
+    }
+    let json = world.end();
+    let one = &json["clients"][0];
+    let [asked, sent] = ["packets_asked", "packets_sent"].map(|key| number(one, key));
+    println!("{json}");
+    assert_eq!(
+        [asked, sent],
+        [5 * FRAMES as u64, 3 * FRAMES as u64],
+        "{json}"
+    );
+    let lost = FRAMES as u64;
+    let wanted = [
+        ("mux_card_out.device.far", lost),
+        ("mux_card_out.down.far", lost),
+        ("mux_transmit.card.one", 2 * lost),
+    ];
+    assert_eq!(drops(&json), wanted.into());
+}
+
+#[test]
+fn longer_packets_go_where_the_card_takes_them_and_are_lost_by_name_where_it_does_no_more() {
+    if !is_inside(
+        "longer_packets_go_where_the_card_takes_them_and_are_lost_by_name_where_it_does_no_more",
+    ) {
+        return;
+    }
+    lay();
+    carries();
+    for end in ["near", "far"] {
+        sh(&format!("ip link set {end} mtu 9000"));
+    }
+    let mut world = World::new("packet");
+    for bytes in [100, 9_014] {
+        world.come(bytes);
+        world.go(bytes);
+    }
+    world.arrived(2 * FRAMES);
+    sh("ip link set far mtu 1500");
+    world.told("far has an MTU of 1500 bytes instead of 9000");
+    for bytes in [1_514, 1_515, 9_014] {
+        world.go(bytes);
+    }
+    world.arrived(3 * FRAMES);
+    world.gone();
+    let json = world.end();
+    println!("{json}");
+    let lost = 2 * FRAMES as u64;
+    let wanted = [
+        ("mux_card_out.too_long.far", lost),
+        ("mux_transmit.card.one", lost),
+    ];
+    assert_eq!(drops(&json), wanted.into());
+}
+
+#[test]
+fn a_card_that_is_taken_away_ends_the_daemon_whose_books_close() {
+    if !is_inside("a_card_that_is_taken_away_ends_the_daemon_whose_books_close") {
+        return;
+    }
+    lay();
+    carries();
+    let mut world = World::new("packet");
+    world.come(100);
+    world.go(100);
+    world.arrived(FRAMES);
+    sh("ip link delete near");
+    let out = world.folder.path().join("out");
+    let ended = world.run.end();
+    let json = ended.json_of(2);
+    let failed = &json["failed"];
+    assert_eq!(failed, "far is gone; start again when it is back");
+    rig::assert_closed(&json, &out);
+    assert!(world.client.wait(Instant::now() + LONG).is_err());
+}
