@@ -344,12 +344,31 @@ impl Mux {
             self.known.insert(client);
             self.deliveries[client.index()].came.add(bytes);
         }
+        let clients = match self.leak.is_armed() {
+            true => &self.leaked(clients, bytes),
+            false => clients,
+        };
         let deliveries = &mut self.deliveries;
         let pool = &mut self.pool;
         pool.give_all(clients, bytes, card, |client, given| {
             deliveries[client.index()].end(client, bytes, given, outlet);
         });
         self.frames.to_group.add(bytes);
+    }
+
+    /// Without those whose frame vanishes.
+    fn leaked(&mut self, clients: &ClientSet, bytes: u32) -> ClientSet {
+        let mut left = *clients;
+        for client in clients.iter() {
+            let is_lost_in_queue = self.leak.take("mux_queue");
+            if is_lost_in_queue {
+                self.deliveries[client.index()].given.add(bytes);
+            }
+            if is_lost_in_queue || self.leak.take("mux_deliver") {
+                left.remove(client);
+            }
+        }
+        left
     }
 
     fn respond(&mut self, frame: &[u8], outlet: &mut impl Outlet) {

@@ -82,12 +82,17 @@ impl World {
 
     /// A client of the user without rights.
     fn client(&self, words: &[&str], name: &str) -> Run {
+        start(&mut self.command(words, name))
+    }
+
+    fn command(&self, words: &[&str], name: &str) -> Command {
         let mut command = Command::new(&self.program);
         command.arg("mux").args(words).args(["--name", name]);
         command.arg("--socket").arg(self.path("socket"));
         command.args(["--format", "json", "--out"]);
         command.arg(self.path(name));
-        start(command.uid(NOBODY).gid(NOBODY).current_dir("/"))
+        command.uid(NOBODY).gid(NOBODY).current_dir("/");
+        command
     }
 }
 
@@ -211,6 +216,24 @@ fn one_in_a_vlan_speaks_in_another_one_and_is_found() {
     assert_eq!(hostile["lies"]["send.foreign_vlan"], 7, "{hostile}");
     assert_eq!(number(&hostile, "packets_sound"), 7);
     assert_eq!(number(place, "packets_sent"), 7, "{daemon}");
+}
+
+#[test]
+fn what_vanishes_of_its_own_entries_is_named_by_its_books() {
+    if !is_inside("what_vanishes_of_its_own_entries_is_named_by_its_books") {
+        return;
+    }
+    let world = World::new();
+    for hop in ["hostile_send", "hostile_return"] {
+        let mut bad = world.command(&["hostile", "--connections", "1"], "bad");
+        let bad = start(bad.env("FOREBAY_LEAK", format!("{hop}:1")));
+        let json = bad.end().json_of(1);
+        assert_eq!(number(&json, "residual_items"), 1, "{json}");
+        rig::offenders::assert_leaked(&world.path("bad"), hop, "packets", 1);
+    }
+    // The multiplexer's own books close all the same.
+    let daemon = end(world.daemon);
+    rig::assert_closed(&daemon, &world.folder.path().join("mux"));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use forebay_client::protocol::Reason as No;
 use forebay_client::{ClientError, Handed};
-use forebay_ledger::Reason;
+use forebay_ledger::{Leak, Reason};
 use forebay_run::record::Record;
 use forebay_run::run_dir::RunEnd;
 use forebay_run::{Host, System};
@@ -22,7 +22,7 @@ use forebay_sys::clock::monotonic_ns;
 use forebay_sys::wait;
 use serde::Serialize;
 
-use self::books::{Books, Counts};
+use self::books::{Books, Counts, HOPS};
 use self::lies::{ENDS, End, LEAVES, LIES, Lie};
 use self::place::{Hostile, Told};
 use crate::error::MuxClientError;
@@ -86,7 +86,7 @@ pub struct HostileSummary {
 pub type HostileRecord = Record<HostileSummary>;
 
 impl System for HostilePlan {
-    const HOPS: &'static [&'static str] = &[];
+    const HOPS: &'static [&'static str] = &HOPS;
     type Summary = HostileSummary;
     type Error = MuxClientError;
 
@@ -108,6 +108,7 @@ impl System for HostilePlan {
             },
             plan: &self,
             books,
+            leak: host.leak.clone(),
         };
         let failed = work.all(first, host).err();
         let mut end = RunEnd::in_order(host.stop.reason().unwrap_or(Reason::LimitReached));
@@ -131,6 +132,7 @@ struct Work<'a> {
     plan: &'a HostilePlan,
     summary: HostileSummary,
     books: Books,
+    leak: Leak,
 }
 
 impl Work<'_> {
@@ -182,7 +184,9 @@ impl Work<'_> {
         self.summary.frames_given += hostile.frames_given()?;
         self.summary.frames_returned += hostile.frames_returned();
         self.summary.rings += hostile.rings();
-        self.books.show(&hostile.counts()?);
+        let mut counts = hostile.counts()?;
+        counts.leak(&mut self.leak);
+        self.books.show(&counts);
         done
     }
 

@@ -1,7 +1,7 @@
 use super::*;
 use crate::Mac;
 use crate::account::Items;
-use crate::classify::Rule;
+use crate::classify::{Multicast, Rule, Wish};
 use crate::descriptor::TransmitFault;
 
 const CLIENT: ClientId = ClientId::new(3);
@@ -21,6 +21,11 @@ impl Outlet for Given {
 
 /// One client, that has two frames of 100 bytes, and handed over two packets of 200, of which one is in the card.
 fn busy() -> (Mux, Vec<BufferId>, Packet) {
+    busy_with(&[])
+}
+
+/// The same, where clients ask for frames to several.
+fn busy_with(wishes: &[Wish]) -> (Mux, Vec<BufferId>, Packet) {
     let rule = Rule {
         destination_mac: Some(TO),
         ..Rule::of(CLIENT)
@@ -34,7 +39,7 @@ fn busy() -> (Mux, Vec<BufferId>, Packet) {
         }],
         faults_of_a_kind_max: None,
     };
-    let mut mux = Mux::new(&config, Classifier::new(&[rule], &[]).unwrap()).unwrap();
+    let mut mux = Mux::new(&config, Classifier::new(&[rule], wishes).unwrap()).unwrap();
     mux.add_client(CLIENT, &client()).unwrap();
     let mut frame = TO.0.to_vec();
     frame.extend([2, 0, 0, 0, 0, 9, 0x88, 0xb5]);
@@ -126,6 +131,31 @@ fn what_is_leaked_at_a_hop_is_left_over() {
         mux.handle_frame(&frame, &mut more);
         assert_eq!(mux.take_back(CLIENT, given[1]), Returned::Taken, "{hop}");
         assert_eq!(mux.residual(), lost, "{hop}");
+    }
+    // Of a frame to several clients, the one of one of them.
+    for hop in ["mux_deliver", "mux_queue"] {
+        let other = ClientId::new(4);
+        let wishes = [CLIENT, other].map(|client| Wish {
+            client,
+            vlan: None,
+            broadcast: true,
+            multicast: Multicast::Nothing,
+        });
+        let (mut mux, ..) = busy_with(&wishes);
+        mux.add_client(other, &client()).unwrap();
+        mux.leak(format!("{hop}:1").parse().unwrap());
+        let mut frame = [0xff; 6].to_vec();
+        frame.resize(100, 8);
+        let mut more = Given::default();
+        mux.handle_frame(&frame, &mut more);
+        assert_eq!(more.0.len(), 1, "{hop}");
+        let lost = Residual {
+            items: 1,
+            bytes: 100,
+        };
+        assert_eq!(mux.residual(), lost, "{hop}");
+        mux.handle_frame(&frame, &mut more);
+        assert_eq!((more.0.len(), mux.residual()), (3, lost), "{hop}");
     }
     // What a client lies about is not leaked in its place.
     let (mut mux, ..) = busy();
