@@ -52,7 +52,7 @@ impl WorkloadArg {
 ///
 /// Generator and card are network namespaces, joined by a virtual cable; clients are processes of a user without rights, called A, B, C … Rates and --client-limit are of UDP payload, or with --raw of frames. What the generator
 /// sent to each client, what the daemon gave it, what it counted, and what came back is compared hop by hop; residual_items is that of the whole way. CPU is that of the whole host. Nothing of it
-/// touches the host's own network, and nothing is left when it ends or is killed; Ctrl-C closes the books. Needs root, to make network namespaces and to start processes of another user.
+/// touches the host's own network, and no process or network of it is left when it ends or is killed (with SIGKILL a folder for temporary files is); Ctrl-C closes the books. Needs root, to make network namespaces and to start processes of another user.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  forebay mux bench --workload echo --clients 2 --policy round-robin --duration 5s\n  forebay mux bench --workload echo --clients 2 --policy token-bucket --client-limit B=100M --format json\n\nExit codes: 0 the books close, 1 they do not, 2 it could not be done."

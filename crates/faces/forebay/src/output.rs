@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -77,6 +78,8 @@ pub(crate) fn end_notes() {
     }
 }
 
+/// The reader of standard output wants no more.
+static IS_UNREAD: AtomicBool = AtomicBool::new(false);
 /// Why a line could not be written, the first time.
 static LOST: OnceLock<io::Error> = OnceLock::new();
 
@@ -89,11 +92,18 @@ pub(crate) fn print_line(line: impl Display) {
         let mut out = io::stdout().lock();
         writeln!(out, "{line}").and_then(|()| out.flush())
     };
-    if let Err(error) = written
-        && error.kind() != io::ErrorKind::BrokenPipe
-    {
-        let _ = LOST.set(error);
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            IS_UNREAD.store(true, Ordering::Relaxed);
+        }
+        Err(error) => _ = LOST.set(error),
+        Ok(()) => {}
     }
+}
+
+/// Whether the reader of standard output has closed it: one that only shows has nothing more to do.
+pub(crate) fn is_unread() -> bool {
+    IS_UNREAD.load(Ordering::Relaxed)
 }
 
 /// Why something of the result did not reach standard output, if it did not.

@@ -102,6 +102,14 @@ impl World {
         });
     }
 
+    fn status(&self) -> Value {
+        let mut command = forebay();
+        command.args(["mux", "status", "--format", "json", "--control"]);
+        start(command.arg(self.folder.path().join("socket.control")))
+            .end()
+            .json_of(0)
+    }
+
     fn told(&self, part: &str) {
         wait_for(part, || self.run.said().contains(part).then_some(()));
     }
@@ -161,6 +169,8 @@ fn a_link_goes_down_and_up_and_each_packet_is_sent_or_lost_by_name() {
         world.told(told);
         world.go(100);
         world.gone();
+        let link = ["no-carrier", "down"][round - 1];
+        assert_eq!(world.status()["link"], link);
         sh(&format!("ip link set {end} up"));
         carries();
         world.come(100);
@@ -210,10 +220,29 @@ fn longer_packets_go_where_the_card_takes_them_and_are_lost_by_name_where_it_doe
     }
     world.arrived(3 * FRAMES);
     world.gone();
+    // What comes and is longer than frames were at the start is lost at the card, and told.
+    for end in ["near", "far"] {
+        sh(&format!("ip link set {end} mtu 9100"));
+    }
+    let mut port = SendPort::open("near").unwrap();
+    let mut batch = FrameBatch::new(9_114);
+    batch.room().unwrap().fill(2);
+    batch.push(9_114);
+    assert_eq!(port.send(&batch, 0..1).frames, 1);
+    world.told("far: frames are lost as they come (too_long, 1 so far; told once)");
+    let status = world.status();
+    assert_eq!(
+        (&status["link"], &status["mtu_bytes"]),
+        (&"up".into(), &9_100.into())
+    );
+    let lost = &status["drops"];
+    let wanted = serde_json::json!({"mux_card_in.too_long": 1, "mux_card_out.too_long": 40});
+    assert_eq!(lost, &wanted);
     let json = world.end();
     println!("{json}");
     let lost = 2 * FRAMES as u64;
     let wanted = [
+        ("mux_card_in.too_long.far", 1),
         ("mux_card_out.too_long.far", lost),
         ("mux_transmit.card.one", lost),
     ];

@@ -8,10 +8,11 @@
 mod rig;
 
 use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use forebay_client::Client;
@@ -226,6 +227,13 @@ fn a_user_that_may_not_ask_is_refused_and_changes_nothing() {
                 .stderr
                 .contains("user 65534 may not ask this multiplexer");
             assert_eq!(is_told, code == 2, "{}", ended.stderr);
+            let refused = &ended.json()["refused"];
+            let reason = if code == 2 {
+                json!("not_allowed")
+            } else {
+                Value::Null
+            };
+            assert_eq!(refused["reason"], reason, "{refused}");
         }
     }
     let wrong = world.asked(&["set", "client", "one", "rate_bps=9000", "level=9"]);
@@ -233,6 +241,27 @@ fn a_user_that_may_not_ask_is_refused_and_changes_nothing() {
     for part in ["level = 9", "it is too large", "write 7 or less"] {
         assert!(wrong.stderr.contains(part), "{part}: {}", wrong.stderr);
     }
+    let refused = &wrong.json()["refused"];
+    assert_eq!(refused["reason"], "mistakes", "{refused}");
+    let mistake = &refused["mistakes"][0];
+    assert_eq!(
+        [&mistake["of"], &mistake["key"], &mistake["value"]],
+        ["client one", "level", "9"],
+        "{refused}"
+    );
+    let unread = world.asked(&["set", "client"]);
+    assert_eq!(unread.json()["refused"]["reason"], "words");
+    // One that shows it again and again ends when nobody reads.
+    let mut shows = world.command(
+        Path::new(forebay().get_program()),
+        &["status", "--watch", "100ms"],
+    );
+    let mut shows = shows.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(shows.stdout.take().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().contains("uptime_s"));
+    drop(lines);
+    let code = wait_for("its end", || shows.try_wait().unwrap());
+    assert_eq!(code.code(), Some(0));
     let (json, _folder) = world.end();
     assert_eq!(json["changes_made"], 1);
     assert_eq!(json["changes"][0]["uid"], 65_533);
@@ -244,8 +273,9 @@ fn a_user_that_may_not_ask_is_refused_and_changes_nothing() {
 fn a_multiplexer_that_is_not_there_is_told() {
     let mut command = forebay();
     command.args(["mux", "status", "--control", "/no_such_socket"]);
-    let ended = start(&mut command).end();
-    assert_eq!(ended.code(), Some(2));
+    let ended = start(command.args(["--format", "json"])).end();
+    let refused = &ended.json_of(2)["refused"];
+    assert_eq!(refused["reason"], "no_answer", "{refused}");
     assert!(
         ended.stderr.contains("is a multiplexer running"),
         "{}",

@@ -12,7 +12,7 @@ use forebay_run::record::Envelope;
 use forebay_run::run_dir::{KeptLedger, RunEnd};
 use forebay_sys::clock::monotonic_ns;
 
-use crate::driver::account::CardAccounts;
+use crate::driver::account::{CardAccounts, InDrops};
 use crate::driver::{Driver, DriverError};
 use crate::plan::MuxPlan;
 use crate::summary::{MuxRecord, MuxSummary};
@@ -46,6 +46,8 @@ pub(crate) struct Books {
     words: AllWords,
     /// When the interface's own counts were read last.
     linked_ns: Option<u64>,
+    /// Frames that came to the card and were lost there, as was last seen.
+    lost_in: InDrops,
 }
 
 /// The words of a multiplexer.
@@ -105,7 +107,13 @@ impl Books {
             ledger,
             words,
             linked_ns: None,
+            lost_in: InDrops::default(),
         })
+    }
+
+    /// Frames that came to the card and were lost there, as was last seen.
+    pub(crate) const fn lost_in(&self) -> &InDrops {
+        &self.lost_in
     }
 
     /// Shows what there is now, with a sign of life.
@@ -164,6 +172,7 @@ impl Books {
         words.engine.write_all(book, mux.frames(), mux.questions());
         if let Ok(counts) = &came {
             words.card.write_in(book, counts);
+            self.lost_in = counts.dropped;
         }
         if let Ok(counts) = &went {
             words.card.write_out(book, counts);

@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use forebay_client::protocol::Reason as No;
-use forebay_ledger::{Condition, Leak, Reason, Taint, TaintKind};
+use forebay_ledger::{Condition, DropReason, Leak, PerReason, Reason, Taint, TaintKind};
 use forebay_mux::account::ClientCounts;
 use forebay_mux::buffers::BufferId;
 use forebay_mux::transmit::Packet;
@@ -45,11 +45,11 @@ use self::card::open_card;
 use self::confined::confine;
 use self::control::ControlDoor;
 use self::gather::Gather;
-use self::words::told;
+use self::words::{lost, told};
 use crate::books::{AnswerCounts, Books};
 use crate::config::{ClientSettings, DriverChoice};
 use crate::door::{Caller, Door, say_no};
-use crate::driver::{CardWatch, Driver, Flushed, SharedMemory, leaking};
+use crate::driver::{CardInDrop, CardWatch, Driver, Flushed, SharedMemory, leaking};
 use crate::error::MuxError;
 use crate::lane::Lane;
 use crate::plan::{MuxPlan, Sizes};
@@ -163,6 +163,8 @@ pub(crate) struct Daemon {
     watch: CardWatch,
     /// The card's counts could not be read once.
     lacks_counts: bool,
+    /// The reasons for which frames were lost at the card, and which were told: each once.
+    is_loss_told: PerReason<CardInDrop, bool, { CardInDrop::COUNT }>,
     /// Nothing is read of the card before each place has a client: of files, which would be read through before one could come.
     is_early: bool,
     /// What vanishes on purpose, of the responder's answers; card and engine have their own.
@@ -219,6 +221,7 @@ impl Daemon {
             signals: 0,
             watch,
             lacks_counts: false,
+            is_loss_told: PerReason::default(),
             is_early: true,
             leak: Leak::off(),
             plan,
@@ -394,6 +397,12 @@ impl Daemon {
         }
         // Told once: they are not asked for each time.
         self.lacks_counts |= shown.is_err();
+        let (name, longest) = (self.driver.card.name(), self.sizes.frame_bytes_max);
+        for (why, frames) in books.lost_in().iter() {
+            if frames > 0 && !std::mem::replace(&mut self.is_loss_told[why], true) {
+                host.warn(&lost(name, why, frames, longest));
+            }
+        }
     }
 
     /// What is different of the card since the last time, in words.

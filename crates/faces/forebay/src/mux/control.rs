@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use forebay_run::Stop;
-use forebay_run_mux::control::{Change, Control, Target};
+use forebay_run_mux::control::{AskError, Change, Control, Target};
 use forebay_sys::clock::monotonic_ns;
 use forebay_sys::wait;
 use serde_json::{Value, json};
 
 use super::table::table;
-use crate::output::{Format, parse_duration, print_line};
+use crate::output::{Format, is_unread, parse_duration, print_line};
 
 /// Shows how a multiplexer at work stands.
 ///
@@ -66,6 +66,10 @@ struct At {
 }
 
 pub(crate) fn status(args: &MuxStatusArgs) -> Result<ExitCode> {
+    told(look(args), args.format)
+}
+
+fn look(args: &MuxStatusArgs) -> Result<ExitCode> {
     let Some(apart) = args.watch else {
         let now = Control::connect(&args.at.control)?.status()?;
         show(&now, None, args.format);
@@ -76,7 +80,7 @@ pub(crate) fn status(args: &MuxStatusArgs) -> Result<ExitCode> {
     }
     let stop = Stop::of_process()?;
     let mut before = None;
-    while !stop.is_asked() {
+    while !stop.is_asked() && !is_unread() {
         let begun_ns = monotonic_ns();
         let now = Control::connect(&args.at.control)?.status()?;
         show(&now, before.as_ref(), args.format);
@@ -94,7 +98,24 @@ fn show(now: &Value, before: Option<&Value>, format: Format) {
     }
 }
 
+/// The result; of one that failed, what it was as JSON on standard output as well, where that is asked for.
+fn told(done: Result<ExitCode>, format: Format) -> Result<ExitCode> {
+    if let (Err(error), Format::Json) = (&done, format) {
+        let refused = match error.downcast_ref() {
+            Some(AskError::Refused(refused)) => json!(refused),
+            Some(_) => json!({"reason": "no_answer", "text": error.to_string(), "mistakes": []}),
+            None => json!({"reason": "words", "text": error.to_string(), "mistakes": []}),
+        };
+        print_line(json!({ "refused": refused }));
+    }
+    done
+}
+
 pub(crate) fn set(args: &MuxSetArgs) -> Result<ExitCode> {
+    told(set_all(args), args.format)
+}
+
+fn set_all(args: &MuxSetArgs) -> Result<ExitCode> {
     let changes = changes(&args.words)?;
     let changed = Control::connect(&args.at.control)?.set(changes)?;
     match args.format {
@@ -107,10 +128,12 @@ pub(crate) fn set(args: &MuxSetArgs) -> Result<ExitCode> {
 /// What the words say.
 fn changes(words: &[String]) -> Result<Vec<Change>> {
     let mut changes: Vec<Change> = Vec::new();
+    // The client or class that was named last.
+    let mut at = 0;
     let mut words = words.iter();
     while let Some(word) = words.next() {
         if let Some((key, value)) = word.split_once('=') {
-            let Some(change) = changes.last_mut() else {
+            let Some(change) = changes.get_mut(at) else {
                 bail!(
                     "{word}: of which client or class? right: client NAME {word}, or class NUMBER {word}"
                 );
@@ -138,8 +161,12 @@ fn changes(words: &[String]) -> Result<Vec<Change>> {
                 "{word}: it is no setting; right: client NAME or class NUMBER, and KEY=VALUE behind it"
             ),
         };
-        let keys = BTreeMap::new();
-        changes.push(Change { of, keys });
+        let known = changes.iter().position(|change| change.of == of);
+        at = known.unwrap_or(changes.len());
+        if known.is_none() {
+            let keys = BTreeMap::new();
+            changes.push(Change { of, keys });
+        }
     }
     Ok(changes)
 }
@@ -179,6 +206,10 @@ mod tests {
             ("place a level=1", "it is no setting"),
             (
                 "client a level=1 level=2",
+                "level of client a is said twice",
+            ),
+            (
+                "client a level=1 class 0 policy=window client a level=2",
                 "level of client a is said twice",
             ),
         ] {

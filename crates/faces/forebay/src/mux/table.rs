@@ -11,14 +11,17 @@ const HEADS: [&str; 10] = [
 /// The table; with what was before, with rates.
 pub(super) fn table(now: &Value, before: Option<&Value>) -> String {
     let mut text = format!(
-        "{}: up {:.1} s, {} frames in, {} of {} receive buffers free, {} settings changed\n",
+        "{}: link {}, MTU {}; running for {:.1} s, {} frames in, {} of {} receive buffers free, {} settings changed\n",
         word(&now["interface"]),
+        word(&now["link"]),
+        now["mtu_bytes"],
         now["uptime_s"].as_f64().unwrap_or_default(),
         now["frames_in"],
         now["receive_buffers"]["free"],
         now["receive_buffers"]["all"],
         now["changes"],
     );
+    counts(&mut text, "dropped", &now["drops"]);
     for class in list(&now["classes"]) {
         let _ = writeln!(
             text,
@@ -109,8 +112,14 @@ fn detail(text: &mut String, client: &Value) {
         Some(true) => " receive=shared",
         _ => "",
     };
+    let bound = match client["sojourn_bound_us"].as_u64() {
+        Some(bound_us) if client["settings"]["sojourn_max_us"].is_null() => {
+            format!(" (sojourn_bound_us={bound_us})")
+        }
+        _ => String::new(),
+    };
     let set = settings(&client["settings"]);
-    let _ = writeln!(text, "{name}: {set}{trusted}{sharing}");
+    let _ = writeln!(text, "{name}: {set}{trusted}{sharing}{bound}");
     let [rang, idle] = ["bells", "idle_bells"].map(|key| client[key].as_u64().unwrap_or(0));
     if idle > 0 {
         let _ = writeln!(
@@ -118,10 +127,14 @@ fn detail(text: &mut String, client: &Value) {
             "{name}: rang {rang} times, {idle} of them for nothing"
         );
     }
-    for (what, counts) in [("dropped", &client["drops"]), ("lied", &client["lies"])] {
-        for (why, count) in counts.as_object().into_iter().flatten() {
-            let _ = writeln!(text, "{name}: {what} {why}: {count}");
-        }
+    counts(text, &format!("{name}: dropped"), &client["drops"]);
+    counts(text, &format!("{name}: lied"), &client["lies"]);
+}
+
+/// A line for each count.
+fn counts(text: &mut String, what: &str, counts: &Value) {
+    for (why, count) in counts.as_object().into_iter().flatten() {
+        let _ = writeln!(text, "{what} {why}: {count}");
     }
 }
 
@@ -154,13 +167,13 @@ mod tests {
 
     fn at(uptime_s: f64, packets_sent: u64) -> Value {
         json!({
-            "interface": "eth0", "uptime_s": uptime_s, "frames_in": 5, "changes": 1,
+            "interface": "eth0", "link": "no-carrier", "mtu_bytes": 1500, "drops": {"mux_card_in.too_long": 480}, "uptime_s": uptime_s, "frames_in": 5, "changes": 1,
             "receive_buffers": {"all": 64, "free": 60},
             "classes": [{"class": 0, "settings": {"policy": "priority", "level_guard_us": 1000, "guard_us": null}}],
             "clients": [{
                 "name": "a", "is_trusted": true, "is_sharing": true, "is_connected": true, "pid": 7, "frames_held": 4, "frames_given": 5,
                 "bytes_given": 500, "packets_asked": packets_sent, "packets_sent": packets_sent,
-                "bytes_sent": packets_sent * 1000, "packets_waiting": 2, "sojourn_ns_max": 9000, "bells": 9, "idle_bells": 4,
+                "bytes_sent": packets_sent * 1000, "packets_waiting": 2, "sojourn_ns_max": 9000, "sojourn_bound_us": 10_000, "bells": 9, "idle_bells": 4,
                 "lies": {"send.length": 3}, "drops": {"mux_deliver.queue_full": 6},
                 "settings": {"class": 0, "queue": 8, "rate_bps": null, "level": 1},
             }],
@@ -171,11 +184,12 @@ mod tests {
     fn all_that_is_known_of_a_client_is_in_the_table() {
         let text = table(&at(3.0, 30), Some(&at(1.0, 10)));
         for part in [
-            "eth0: up 3.0 s, 5 frames in, 60 of 64 receive buffers free, 1 settings changed",
+            "dropped mux_card_in.too_long: 480",
+            "eth0: link no-carrier, MTU 1500; running for 3.0 s, 5 frames in, 60 of 64 receive buffers free, 1 settings changed",
             "class 0: level_guard_us=1000 policy=priority",
             "client  process  class  held  given  asked  sent  waiting  wait max  lies",
             "a             7      0   4/8      5     30    30        2      9 us     3",
-            "a: class=0 level=1 queue=8 trusted=true receive=shared",
+            "a: class=0 level=1 queue=8 trusted=true receive=shared (sojourn_bound_us=10000)",
             "a: rang 9 times, 4 of them for nothing",
             "a: dropped mux_deliver.queue_full: 6",
             "a: lied send.length: 3",

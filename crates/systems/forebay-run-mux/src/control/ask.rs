@@ -17,6 +17,9 @@ use super::{ANSWER_BYTES_MAX, Answer, Change, Changed, Page, RecordError, Refuse
 /// An answer is waited for so long: longer than the daemon closes its books.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// One that cannot be taken in yet knocks again after so long, in ns.
+const AGAIN_NS: u64 = 10_000_000;
+
 /// Why there is no answer.
 #[derive(Debug, Error)]
 pub enum AskError {
@@ -46,7 +49,7 @@ pub enum AskError {
         what: &'static str,
     },
     /// What is asked is longer than a request may be, or what came is no answer.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}; is this the control socket (key mux.control) and not that of clients, and of this version?", path.display())]
     Record {
         /// The control socket.
         path: PathBuf,
@@ -72,12 +75,21 @@ impl Control {
     /// Nobody listens there, or this user may not.
     pub fn connect(path: &Path) -> Result<Self, AskError> {
         let path = path.to_path_buf();
-        match SeqSocket::connect(&path) {
-            Ok(socket) => Ok(Self { socket, path }),
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                Err(AskError::NotAllowed { path })
+        let until_ns = monotonic_ns() + PATIENCE.as_nanos() as u64;
+        loop {
+            match SeqSocket::connect(&path) {
+                Ok(socket) => return Ok(Self { socket, path }),
+                // Others ask at the same time, and those that wait to be taken in are as many as may be.
+                Err(error)
+                    if error.kind() == ErrorKind::WouldBlock && monotonic_ns() < until_ns =>
+                {
+                    wait::sleep_until_or([], monotonic_ns() + AGAIN_NS, 0)?;
+                }
+                Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                    return Err(AskError::NotAllowed { path });
+                }
+                Err(source) => return Err(AskError::Connect { path, source }),
             }
-            Err(source) => Err(AskError::Connect { path, source }),
         }
     }
 

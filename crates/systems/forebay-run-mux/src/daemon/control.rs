@@ -14,6 +14,7 @@ use crate::control::{
     Answer, Change, Changed, PAGE_CLIENTS, REQUEST_BYTES_MAX, Refused, Request, Why, settings_of,
     settings_of_class,
 };
+use crate::driver::{Driver, Link};
 use crate::error::MuxError;
 use crate::listener::Listener;
 use crate::plan::MuxPlan;
@@ -295,7 +296,8 @@ fn apply(
 }
 
 /// How it stands, with the clients from this number on.
-fn status(daemon: &Daemon, first: usize, now_ns: u64) -> Value {
+fn status(daemon: &mut Daemon, first: usize, now_ns: u64) -> Value {
+    let (card, drops) = (daemon.driver.card.look(), drops_before_clients(daemon));
     let plan = &daemon.plan;
     let places = plan.places().skip(first).take(PAGE_CLIENTS);
     let clients: Vec<_> = places
@@ -314,6 +316,9 @@ fn status(daemon: &Daemon, first: usize, now_ns: u64) -> Value {
         "interface": daemon.driver.card.name(),
         "pid": std::process::id(),
         "uptime_s": now_ns.saturating_sub(daemon.control.begun_ns) as f64 / 1e9,
+        "link": link_name(card.link),
+        "mtu_bytes": card.mtu_bytes,
+        "drops": drops,
         "confined": daemon.confined.map(ConfinedSummary::from),
         "receive_buffers": {"all": plan.settings.receive_buffers, "free": daemon.mux.free_frames()},
         "frames_in": daemon.mux.frames().came.items,
@@ -345,6 +350,38 @@ fn client_of(daemon: &Daemon, client: ClientId) -> Value {
     shown["packets_held"] = counts.transmit_held.items.into();
     shown["drops"] = json!(drops(&counts));
     shown
+}
+
+const fn link_name(link: Link) -> &'static str {
+    match link {
+        Link::Up => "up",
+        Link::NoCarrier => "no-carrier",
+        Link::Down => "down",
+        Link::Gone => "gone",
+    }
+}
+
+/// Losses that are no client's, by place and reason: at the card, of frames for nobody, and of answers. What a card does not tell now is not there.
+fn drops_before_clients(daemon: &mut Daemon) -> BTreeMap<String, u64> {
+    fn at<R: DropReason>(
+        place: &str,
+        lost: impl Iterator<Item = (R, u64)>,
+    ) -> impl Iterator<Item = (String, u64)> {
+        lost.map(move |(why, lost)| (format!("{place}.{}", why.name()), lost))
+    }
+    let Driver { receive, send, .. } = &mut daemon.driver;
+    let came = receive.counts().map(|counts| counts.dropped);
+    let went = send.counts().map(|counts| counts.dropped);
+    let (came, went) = (came.unwrap_or_default(), went.unwrap_or_default());
+    let frames = daemon.mux.frames().dropped;
+    let answers = ("mux_answer.card".to_owned(), daemon.answers.dropped.items);
+    let all = at("mux_card_in", came.iter()).chain(at("mux_card_out", went.iter()));
+    let all = all.chain(at(
+        "mux_classify",
+        frames.iter().map(|(why, lost)| (why, lost.items)),
+    ));
+    let all = all.chain([answers]);
+    all.filter(|(_, lost)| *lost > 0).collect()
 }
 
 /// Losses by place and reason.

@@ -1,6 +1,6 @@
 //! What people are told of the card.
 
-use crate::driver::{Change, Link};
+use crate::driver::{CardInDrop, Change, Link};
 
 /// A change in words; what to do about it, where there is something. Frames of clients are made for packets of so many bytes at most.
 pub(super) fn told(name: &str, change: Change, longest: u32) -> String {
@@ -22,4 +22,24 @@ pub(super) fn told(name: &str, change: Change, longest: u32) -> String {
         Change::Mtu { from, to } => format!("{name} has an MTU of {to} bytes instead of {from}"),
         Change::Mac { from, to } => format!("{name} has the address {to} instead of {from}"),
     }
+}
+
+/// Frames that were lost as they came to the card, and what to do about it.
+pub(super) fn lost(name: &str, why: CardInDrop, frames: u64, longest: u32) -> String {
+    let because = match why {
+        CardInDrop::TooLong => format!(
+            "are longer than {longest} bytes, which the MTU gave at the start: start again with a larger one, or, where a kernel joins packets, `ethtool -K IF tso off gso off` at the other end and `ethtool -K {name} gro off` here"
+        ),
+        CardInDrop::RingFull => {
+            "came faster than the daemon took them: `cpu` and `real_time` give it more of the host"
+                .to_owned()
+        }
+        CardInDrop::NoBuffer | CardInDrop::Cut | CardInDrop::Disbelieved => {
+            "could not be received whole".to_owned()
+        }
+    };
+    let reason = why.name();
+    format!(
+        "{name}: frames are lost as they come ({reason}, {frames} so far; told once): they {because}"
+    )
 }
