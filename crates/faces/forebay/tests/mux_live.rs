@@ -173,6 +173,7 @@ fn what_cannot_be_shared_is_told_with_its_place() {
     let file = file(folder.path());
     let text = fs::read_to_string(&file).unwrap();
     let two = text.replace("far", "no_such_card");
+    let another = "[[clients]]\nname = \"two\"\nuid = 1\nmac = \"02:00:00:00:00:02\"\n";
     for (wrong, said) in [
         (
             text.replace("02:00:00:00:00:01", "03:00:00:00:00:01"),
@@ -184,11 +185,24 @@ fn what_cannot_be_shared_is_told_with_its_place() {
         ),
         (
             format!("{text}guarantee = 5000\nqueue = 5000\n"),
-            "5000 buffers guaranteed",
+            "clients[0]: one: 5000 buffers guaranteed",
         ),
         (
             text.replace("[[clients]]", "[[clients]]\nclass = 3"),
-            "class is 3",
+            "clients[0]: one: class is 3",
+        ),
+        (
+            format!(
+                "{text}address = [\"10.0.0.1\"]\n{}address = [\"10.0.0.1\"]\n",
+                another
+            ),
+            "clients[1]: two: 10.0.0.1 is the address of client 0",
+        ),
+        (
+            format!(
+                "{text}slot_offset_us = 100\n{another}slot_offset_us = 500\n[[classes]]\npolicy = \"tdm\"\ncycle_us = 100000\n"
+            ),
+            "clients[1]: class 0: the window of client 1 at 500000 ns begins before the one before it is over, at 1100000 ns; client 1 is two",
         ),
         (two, "no_such_card"),
     ] {

@@ -55,6 +55,9 @@ impl Tap {
                 std::io::ErrorKind::PermissionDenied => {
                     error.with_remedy("making an interface needs the capability CAP_NET_ADMIN")
                 }
+                std::io::ErrorKind::InvalidInput => error.with_remedy(
+                    "an interface of another kind may have that name: take one that is free",
+                ),
                 _ => error,
             });
         }

@@ -263,7 +263,7 @@ impl<'p, 'a> Block<'p, 'a> {
             DeValue::String(text) => {
                 let remedy = match amount(text) {
                     Some(number) => format!("write {number}"),
-                    None => "write the number without quotes".into(),
+                    None => format!("write {}, in digits", key.right()),
                 };
                 self.refuse(key, value, "it is a text", &remedy)
             }

@@ -134,13 +134,24 @@ impl ConfigFile for MuxPlan {
         // What the engine refuses is told before any card is opened.
         if let Err(error) = plan.check() {
             let right = "clients and classes that go together";
+            let of_name = |name: &String| {
+                let mut all = clients.iter();
+                all.position(|(said, _)| said.name.as_ref() == Some(name))
+            };
             let place = match &error {
-                MuxError::Rules { clients: named, .. } => named.last(),
+                MuxError::Rules { clients: named, .. }
+                | MuxError::Schedule { clients: named, .. } => named.last().map(|(at, _)| *at),
+                MuxError::Client { name, .. }
+                | MuxError::NoWindow { name }
+                | MuxError::ShortWindow { name, .. }
+                | MuxError::Address { name, .. } => of_name(name),
                 _ => None,
             };
-            let place = place.and_then(|(at, _)| clients.get(*at));
+            let place = place.and_then(|at| clients.get(at));
+            let is_of_rule = matches!(&error, MuxError::Rules { .. });
             let block = place.map_or(&block, |(said, block)| {
-                let own = rules.iter().rev().find(|(rule, _)| rule.is_of(said));
+                let mut own = rules.iter().rev().filter(|_| is_of_rule);
+                let own = own.find(|(rule, _)| rule.is_of(said));
                 own.map_or(block, |(_, block)| block)
             });
             block.complain_whole(&error.to_string(), right, "change the block that is named");

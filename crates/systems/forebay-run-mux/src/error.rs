@@ -43,10 +43,12 @@ pub enum MuxError {
         source: ClientError,
     },
     /// Windows of clients are no schedule.
-    #[error("class {number}: {source}")]
+    #[error("class {number}: {source}{}", names(clients))]
     Schedule {
         /// The class.
         number: usize,
+        /// The clients that are named: places in the file, and names.
+        clients: Vec<(usize, String)>,
         /// What is wrong.
         source: ScheduleError,
     },
@@ -77,7 +79,9 @@ pub enum MuxError {
         source: AddressError,
     },
     /// The card's MTU leaves no room for a frame, or more than frames of the pools have.
-    #[error("the card has an MTU of {found} bytes; 68 to 65,532 can be")]
+    #[error(
+        "the card has an MTU of {found} bytes; 68 to 65,532 can be: `ip link set IF mtu 1500`, or name another interface"
+    )]
     Mtu {
         /// What it is.
         found: u32,

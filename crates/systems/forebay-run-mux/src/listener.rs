@@ -36,6 +36,11 @@ impl Listener {
                 clear(path)?;
                 SeqListener::bind(path, backlog)?
             }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return Err(error
+                    .with_remedy("its directory is not there: make it, or name another path (keys mux.socket and mux.control)")
+                    .into());
+            }
             bound => bound?,
         };
         let waits = Poller::create(1)?;

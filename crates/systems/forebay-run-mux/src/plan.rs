@@ -4,6 +4,7 @@ use forebay_client::protocol::{HEADER_BYTES, MTU_BYTES, PoolShape};
 use forebay_mux::buffers::Share;
 use forebay_mux::classify::{Classifier, Multicast, Prefix, Rule, RuleError, Wish};
 use forebay_mux::descriptor::TransmitLimits;
+use forebay_mux::policy::ScheduleError;
 use forebay_mux::responder::Address;
 use forebay_mux::transmit::{ClassConfig, Link, Sender};
 use forebay_mux::{ClientConfig, ClientId, Mac, Mux, MuxConfig, SourceLimits};
@@ -118,7 +119,14 @@ impl MuxPlan {
         let classes = self.classes_or_usual();
         let configs = classes.iter().enumerate().map(|(number, class)| {
             let config = class.class(number, &self.clients);
-            config.map_err(|source| MuxError::Schedule { number, source })
+            config.map_err(|source| MuxError::Schedule {
+                number,
+                clients: match &source {
+                    ScheduleError::Overlap { client, .. } => vec![self.named(*client)],
+                    _ => Vec::new(),
+                },
+                source,
+            })
         });
         configs.collect()
     }
@@ -159,15 +167,18 @@ impl MuxPlan {
 
     /// The error with the names of its clients.
     fn refused(&self, source: RuleError) -> MuxError {
-        let named = |client: &ClientId| {
-            let name = self.clients.get(client.index());
-            let name = name.and_then(|said| said.name.clone());
-            (client.index(), name.unwrap_or_default())
-        };
+        let clients = source.clients();
         MuxError::Rules {
-            clients: source.clients().iter().map(named).collect(),
+            clients: clients.iter().map(|client| self.named(*client)).collect(),
             source: Box::new(source),
         }
+    }
+
+    /// The place of a client in the file, and its name.
+    fn named(&self, client: ClientId) -> (usize, String) {
+        let said = self.clients.get(client.index());
+        let name = said.and_then(|said| said.name.clone());
+        (client.index(), name.unwrap_or_default())
     }
 
     pub(crate) fn classifier(&self) -> Result<Classifier, RuleError> {

@@ -26,7 +26,7 @@ impl FromStr for MacAddress {
             let part = parts.next().filter(|part| part.len() == 2).ok_or(())?;
             *byte = u8::from_str_radix(part, 16).map_err(drop)?;
         }
-        let is_whole = parts.next().is_none() && bytes[0] & 1 == 0;
+        let is_whole = parts.next().is_none() && bytes[0] & 1 == 0 && bytes != [0; 6];
         is_whole.then_some(Self(Mac(bytes))).ok_or(())
     }
 }
@@ -42,7 +42,8 @@ static MAC: Text = Text {
     right_list: "a list of different Ethernet addresses",
     check: |text| {
         let read = text.parse::<MacAddress>().map(drop);
-        let remedy = "write six bytes of two hexadecimal digits, the first one even";
+        let remedy =
+            "write six bytes of two hexadecimal digits, the first one even, not all of them zero";
         read.map_err(|()| Wrong::new("it is no Ethernet address of one station", remedy))
     },
 };
@@ -149,8 +150,34 @@ pub(super) fn check(
                 "choose another name",
             );
         }
+        if let Some([wrong, right, remedy]) = said.beyond_queue("guarantee") {
+            block.complain("guarantee", &wrong, &right, &remedy);
+        }
         if said.address.len() > ADDRESSES_MAX {
             block.complain("address", "they are too many", "8 at most", "take some out");
+        }
+    }
+}
+
+impl ClientSettings {
+    /// What is wrong with its guarantee or queue, of which `key` is looked at: what, what would be right, and the remedy.
+    pub(crate) fn beyond_queue(&self, key: &str) -> Option<[String; 3]> {
+        let (queue, guarantee) = (self.queue, self.guarantee);
+        if guarantee <= queue {
+            return None;
+        }
+        match key {
+            "guarantee" => Some([
+                format!("it is more than the client's queue of {queue} frames"),
+                format!("0 to {queue}"),
+                format!("write {queue} or less, or a longer queue"),
+            ]),
+            "queue" => Some([
+                format!("it is less than the {guarantee} frames that the client is guaranteed"),
+                format!("{guarantee} or more"),
+                format!("write {guarantee} or more, or a smaller guarantee"),
+            ]),
+            _ => None,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use forebay_config::block::amount;
 use forebay_config::{Document, Sections, Source};
-use forebay_settings::{Got, Kind, Settings};
+use forebay_settings::{Got, Key, Kind, Settings};
 use serde_json::Value;
 
 use super::{Change, Changed, Mistake, Target};
@@ -72,6 +72,10 @@ impl MuxPlan {
         }
         for change in changes {
             mistakes.extend(new.take(change).err().into_iter().flatten());
+        }
+        if mistakes.is_empty() {
+            let said = changes.iter().flat_map(said);
+            mistakes.extend(said.filter_map(|at| new.beyond_queue(&at)));
         }
         if mistakes.is_empty() {
             let said = changes.iter().flat_map(said);
@@ -149,6 +153,16 @@ impl MuxPlan {
             }
         }
         Ok(())
+    }
+
+    /// What is wrong with a guarantee or a queue that do not go together.
+    fn beyond_queue(&self, at: &At<'_>) -> Option<Mistake> {
+        let Target::Client(name) = at.of else {
+            return None;
+        };
+        let client = &self.clients[self.place_of(name)?];
+        let [wrong, right, remedy] = client.beyond_queue(at.key)?;
+        Some(at.wrong(&wrong, right, &remedy))
     }
 
     /// What is wrong with a setting that nothing reads.
@@ -234,7 +248,7 @@ fn merged<S: Settings>(
             continue;
         }
         if at.value != DEFAULT {
-            let value = written(key.kind, at.value);
+            let value = written(key, at.value);
             lines.push(format!("{}.{}={value}", S::SECTION.name, at.key));
         }
     }
@@ -280,13 +294,29 @@ fn of_file(change: &Change, mistake: forebay_config::Mistake) -> Mistake {
     }
 }
 
-/// A number that is said with a unit, as 100M, is written out.
-fn written(kind: Kind, value: &str) -> String {
+/// A number that is said with a unit is written out: 100M, of a rate 100Mbps as well, of a time 5ms. Bytes are no unit of a rate.
+fn written(key: &Key, value: &str) -> String {
     let is_number = matches!(
-        kind,
+        key.kind,
         Kind::Integer(..) | Kind::ZeroOr(..) | Kind::PowerOfTwo(..) | Kind::Either(..)
     );
-    let number = Some(value).filter(|_| is_number).and_then(amount);
+    let number = Some(value).filter(|_| is_number).and_then(|value| {
+        if key.name.ends_with("_bps") {
+            let bits = ["bit/s", "bps"]
+                .iter()
+                .find_map(|unit| value.strip_suffix(unit));
+            return amount(bits.unwrap_or(value)).filter(|_| !value.contains('B'));
+        }
+        let time = match key.name.ends_with("_us") {
+            true => [("us", 1), ("ms", 1_000), ("s", 1_000_000)].iter(),
+            false => [].iter(),
+        };
+        let mut time = time.filter_map(|(unit, us)| Some((value.strip_suffix(unit)?, us)));
+        match time.next() {
+            Some((number, us)) => amount(number)?.checked_mul(*us),
+            None => amount(value),
+        }
+    });
     number.map_or_else(|| value.to_owned(), |number| number.to_string())
 }
 
@@ -309,9 +339,8 @@ pub(crate) fn settings_of(client: &ClientSettings) -> BTreeMap<&'static str, Val
 
 /// The settings of a class that its policy reads, and their values.
 pub(crate) fn settings_of_class(class: &ClassSettings) -> BTreeMap<&'static str, Value> {
-    let is_read = |key: &&forebay_settings::Key| {
-        readers(key.name).is_none_or(|readers| readers.contains(&class.policy))
-    };
+    let is_read =
+        |key: &&Key| readers(key.name).is_none_or(|readers| readers.contains(&class.policy));
     let keys = ClassSettings::SECTION.keys.iter().filter(is_read);
     let values = keys.map(|key| (key.name, json(class.get(key.name))));
     values.collect()

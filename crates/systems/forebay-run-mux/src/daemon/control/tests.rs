@@ -112,8 +112,8 @@ fn what_is_set_holds_in_the_engine_for_those_that_are_there_and_those_that_come(
         &mut rig,
         &[
             (Target::Class(0), "policy", "token-bucket"),
-            (client("a"), "rate_bps", "1M"),
-            (client("a"), "sojourn_max_us", "2000"),
+            (client("a"), "rate_bps", "1Mbps"),
+            (client("a"), "sojourn_max_us", "2ms"),
             (client("b"), "transmit_queue", "7"),
         ],
     );
@@ -160,7 +160,16 @@ fn of_settings_of_which_one_is_wrong_none_is_set() {
             "add class 0 policy=token-bucket",
         ),
         ((client("a"), "class", "1"), "class is 1"),
-        ((client("a"), "guarantee", "5000"), "guarantee"),
+        (
+            (client("a"), "guarantee", "5000"),
+            "guarantee = 5000: it is more than the client's queue",
+        ),
+        (
+            (client("a"), "queue", "2"),
+            "queue = 2: it is less than the 16 frames that the client is guaranteed",
+        ),
+        ((client("a"), "rate_bps", "10MB"), "it is a text"),
+        ((client("a"), "sojourn_max_us", "soon"), "in digits"),
         ((client("a"), "slot_us", "5"), "add class 0 policy=tdm"),
         ((client("z"), "queue", "8"), "a, b"),
         ((client("a"), "uid", "8"), "cannot be changed"),
@@ -172,7 +181,7 @@ fn of_settings_of_which_one_is_wrong_none_is_set() {
             "did you mean \"window\"?",
         ),
     ] {
-        let right = (client("b"), "queue", "8");
+        let right = (client("b"), "queue", "64");
         let refused = refusal(Some(voice.set(&mut rig, &[right, said])));
         assert_eq!(refused.reason, Why::Mistakes);
         assert!(refused.to_string().contains(told), "{told}: {refused}");
