@@ -268,6 +268,38 @@ fn a_gateway_is_the_way_to_other_networks() {
 }
 
 #[test]
+fn a_way_leads_to_the_own_networks_to_groups_and_by_a_gateway_to_all() {
+    let ways = |addresses: &[&str], gateways: [bool; 2]| {
+        let (client, _at) = place(1, None, addresses);
+        let network = Network {
+            gateway_v4: gateways[0].then_some([10, 0, 0, 254].into()),
+            gateway_v6: gateways[1].then(|| "fd00::fe".parse().unwrap()),
+            ..Network::default()
+        };
+        let stack = Stack::open(client, &network, 0);
+        [
+            "10.0.0.9",
+            "192.0.2.1",
+            "224.0.0.1",
+            "255.255.255.255",
+            "0.0.0.0",
+            "fd00::9",
+            "2001:db8::1",
+            "ff02::1",
+            "::",
+        ]
+        .map(|to| stack.has_way(to.parse().unwrap()))
+    };
+    let both = ["10.0.0.1", "fd00::1"];
+    let (y, n) = (true, false);
+    assert_eq!(ways(&both, [n, n]), [y, n, y, y, n, y, n, y, n]);
+    assert_eq!(ways(&both, [y, n]), [y, y, y, y, n, y, n, y, n]);
+    assert_eq!(ways(&both, [n, y]), [y, n, y, y, n, y, y, y, n]);
+    assert_eq!(ways(&both[..1], [n, n]), [y, n, y, y, n, n, n, n, n]);
+    assert_eq!(ways(&both[1..], [n, n]), [n, n, n, n, n, y, n, y, n]);
+}
+
+#[test]
 fn a_receiver_that_nobody_knows_is_given_up_after_3_s_and_holds_up_its_port_alone() {
     let (client, mut at) = place(1, None, &["10.0.0.1"]);
     let mut stack = Stack::open(client, &Network::default(), 0);

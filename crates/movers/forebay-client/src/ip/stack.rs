@@ -333,7 +333,7 @@ impl Stack {
             if came == PollIngressSingleResult::None {
                 return frame;
             }
-            let mut taken = 0;
+            let mut is_taken = false;
             for (at, port) in self.ports.iter().enumerate() {
                 let Some(port) = port else { continue };
                 let socket = self.sockets.get_mut::<udp::Socket<'_>>(port.socket);
@@ -343,10 +343,10 @@ impl Stack {
                         local: from.local_address.map(Into::into),
                     };
                     take(PortId(at), ends, payload);
-                    taken += 1;
+                    is_taken = true;
                 }
             }
-            self.unclaimed += u64::from(taken == 0 && self.device.brought.is_datagram());
+            self.unclaimed += u64::from(!is_taken && self.device.brought.is_datagram());
         }
         frames_max
     }
@@ -478,5 +478,20 @@ impl Stack {
         };
         let over_ns = since_ns + waiting.clock.left_ns;
         again_ns.map_or(over_ns, |again_ns| over_ns.min(again_ns))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_numbers_of_connections_are_chosen_anew() {
+        assert_ne!(seed(), seed());
+    }
+
+    #[test]
+    fn time_is_told_in_microseconds() {
+        assert_eq!(instant(7_654_321_987), Instant::from_micros(7_654_321));
     }
 }
