@@ -245,6 +245,12 @@ impl Load {
         self.targets[target].counts()
     }
 
+    /// When the last answer in time of a target came; none: none did.
+    #[must_use]
+    pub fn answered_ns(&self, target: usize) -> Option<u64> {
+        self.targets[target].answered_ns
+    }
+
     /// By how much packets of a target were sent later than they were due, in ns.
     #[must_use]
     pub fn lateness(&self, target: usize) -> &Moments {

@@ -27,6 +27,8 @@ pub(crate) struct Target {
     sequence: u64,
     /// The greatest that was answered.
     newest: Option<u64>,
+    /// When the last answer in time came.
+    pub(crate) answered_ns: Option<u64>,
     send: SendCounts,
     answer: AnswerCounts,
     reordered: u64,
@@ -48,6 +50,7 @@ impl Target {
             window: Window::new(window),
             sequence: 0,
             newest: None,
+            answered_ns: None,
             send: SendCounts::default(),
             answer: AnswerCounts::default(),
             reordered: 0,
@@ -159,6 +162,7 @@ impl Target {
         });
         match answered {
             Ok((sequence, sent_ns, sent_stamp_ns)) => {
+                self.answered_ns = Some(now_ns);
                 let stamps = sent_stamp_ns.zip(stamp_ns);
                 let kernel_rtt_ns = stamps.and_then(|(sent, came)| came.checked_sub(sent));
                 self.matched(

@@ -294,11 +294,16 @@ fn answers_out_of_order_are_counted() {
     let mut load = one(Pace::Closed(3), None);
     let due = load.poll_due(0, 0).to_vec();
     load.handle_sent(0, 3, 0);
-    for at in [0, 2, 1] {
+    assert_eq!(load.answered_ns(0), None);
+    for (at, now_ns) in [(0, 10), (2, 20), (1, 30)] {
         let mut packet = vec![0; due[at].bytes];
         load.emit(0, &due[at], &mut packet);
-        load.handle_packet(0, &packet, 10, None);
+        load.handle_packet(0, &packet, now_ns, None);
+        assert_eq!(load.answered_ns(0), Some(now_ns));
+        // What comes again is no answer.
+        load.handle_packet(0, &packet, now_ns + 5, None);
     }
+    assert_eq!(load.answered_ns(0), Some(30));
     assert_eq!(load.counts(0).reordered, 1);
     closes(&load.counts(0));
 }

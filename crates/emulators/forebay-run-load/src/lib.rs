@@ -21,7 +21,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use forebay_ledger::Reason;
-use forebay_load::{Config, HOPS, Load, target_name};
+pub use forebay_load::target_name;
+use forebay_load::{Config, HOPS, Load};
 pub use forebay_load::{ConfigError, PACKET_BYTES_MAX, Pace, Rate, Sizes, TARGETS_MAX};
 use forebay_run::record::Record;
 use forebay_run::run_dir::RunEnd;

@@ -18,7 +18,7 @@ const BUSY: f64 = 0.8;
 /// A socket without room for so much of the time held it up.
 const FULL: f64 = 0.1;
 
-/// Round-trip times, in ns.
+/// Round-trip times, in ns; none of them where there was no answer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RttSummary {
     /// By what clock: `kernel` (stamps of both packets), or `program`.
@@ -26,21 +26,21 @@ pub struct RttSummary {
     /// How many there are.
     pub count: u64,
     /// Least.
-    pub min: u64,
+    pub min: Option<u64>,
     /// Mean.
-    pub mean: f64,
+    pub mean: Option<f64>,
     /// Standard deviation.
-    pub deviation: f64,
+    pub deviation: Option<f64>,
     /// Median.
-    pub p50: u64,
+    pub p50: Option<u64>,
     /// 90th percentile.
-    pub p90: u64,
+    pub p90: Option<u64>,
     /// 99th percentile.
-    pub p99: u64,
+    pub p99: Option<u64>,
     /// 99.9th percentile.
-    pub p999: u64,
+    pub p999: Option<u64>,
     /// Greatest.
-    pub max: u64,
+    pub max: Option<u64>,
 }
 
 /// What became of one target's packets.
@@ -54,8 +54,10 @@ pub struct TargetSummary {
     pub requested_bps: Option<f64>,
     /// Bits of payload in a second that left.
     pub sent_bps: f64,
-    /// Bits of payload in a second that were answered in time.
+    /// Bits of payload in a second that were answered in time: of the time until the last such answer, or in which packets were sent if that is longer (`answering_s`).
     pub achieved_bps: f64,
+    /// That time, in s.
+    pub answering_s: f64,
     /// Packets that left.
     pub packets_sent: u64,
     /// Packets that were answered in time.
@@ -160,6 +162,13 @@ impl Outcome<'_> {
         self.effort.sending_ns as f64 / 1e9
     }
 
+    /// How long packets of a target were answered: answers that lie in queues at the end of the sending would be more than there are in a second.
+    fn answering_s(&self, at: usize) -> f64 {
+        let last_ns = self.load.answered_ns(at).unwrap_or(0);
+        let answering_ns = last_ns.saturating_sub(self.effort.begun_ns);
+        answering_ns.max(self.effort.sending_ns) as f64 / 1e9
+    }
+
     fn part(&self, ns: u64) -> f64 {
         ns as f64 / self.effort.sending_ns.max(1) as f64
     }
@@ -196,8 +205,8 @@ impl Outcome<'_> {
 
     fn target(&self, at: usize) -> TargetSummary {
         let (address, pace) = self.plan.targets[at];
-        let (counts, seconds) = (self.load.counts(at), self.sending_s().max(1e-9));
-        let a_second = |bytes: u64| bytes as f64 * 8.0 / seconds;
+        let (counts, answering_s) = (self.load.counts(at), self.answering_s(at));
+        let a_second = |bytes: u64, seconds: f64| bytes as f64 * 8.0 / seconds.max(1e-9);
         let sent = counts.flight.sent;
         let packet_bytes_mean = sent.bytes as f64 / sent.packets.max(1) as f64;
         let dropped = |why: AnswerDrop| counts.answer.dropped[why].packets;
@@ -212,8 +221,9 @@ impl Outcome<'_> {
                 Pace::Open(Rate::Bits(bits)) => Some(bits as f64),
                 Pace::Open(Rate::Packets(rate)) => Some(rate as f64 * packet_bytes_mean * 8.0),
             },
-            sent_bps: a_second(sent.bytes),
-            achieved_bps: a_second(counts.flight.answered.bytes),
+            sent_bps: a_second(sent.bytes, self.sending_s()),
+            achieved_bps: a_second(counts.flight.answered.bytes, answering_s),
+            answering_s,
             packets_sent: sent.packets,
             packets_answered: counts.flight.answered.packets,
             packets_lost: counts
@@ -265,17 +275,23 @@ impl Outcome<'_> {
         else {
             return RttSummary::default();
         };
+        if exact.count() == 0 {
+            return RttSummary {
+                source,
+                ..RttSummary::default()
+            };
+        }
         RttSummary {
             source,
             count: exact.count(),
-            min: exact.min(),
-            mean: exact.mean(),
-            deviation: exact.deviation(),
-            p50,
-            p90,
-            p99,
-            p999,
-            max: exact.max(),
+            min: Some(exact.min()),
+            mean: Some(exact.mean()),
+            deviation: Some(exact.deviation()),
+            p50: Some(p50),
+            p90: Some(p90),
+            p99: Some(p99),
+            p999: Some(p999),
+            max: Some(exact.max()),
         }
     }
 }
@@ -288,12 +304,13 @@ pub fn csv(summary: &LoadSummary) -> String {
     );
     for target in &summary.targets {
         let rtt = &target.rtt_ns;
+        let whole = |ns: Option<u64>| ns.unwrap_or(0) as f64;
         let times = [
-            rtt.min as f64,
-            rtt.mean,
-            rtt.max as f64,
-            rtt.deviation,
-            rtt.p50 as f64,
+            whole(rtt.min),
+            rtt.mean.unwrap_or(0.0),
+            whole(rtt.max),
+            rtt.deviation.unwrap_or(0.0),
+            whole(rtt.p50),
         ];
         let [min, mean, max, deviation, median] = times.map(|ns| format!("{:.1}", ns / 1e3));
         // Writing into a text does not fail.

@@ -38,6 +38,8 @@ impl Way {
 /// What there is to say of the program itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Effort {
+    /// When it began.
+    pub(crate) begun_ns: u64,
     /// How long it made packets, in ns.
     pub(crate) sending_ns: u64,
     /// CPU time of that, in ns.
@@ -97,7 +99,11 @@ impl<'a> Work<'a> {
             .add(&host.stop, stop, Interest::Readable, Trigger::Level)?;
         let end_ns = duration.map(|time| begun_ns.saturating_add(time.as_nanos() as u64));
         let cpu_ns = thread_cpu_ns();
-        let (mut effort, mut shown_ns, mut is_asked) = (Effort::default(), begun_ns, false);
+        let (mut shown_ns, mut is_asked) = (begun_ns, false);
+        let mut effort = Effort {
+            begun_ns,
+            ..Effort::default()
+        };
         // What had come before this time is taken: nothing of it is given up for a pause of this process.
         let mut taken_ns = begun_ns;
         loop {

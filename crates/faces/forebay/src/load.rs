@@ -42,7 +42,7 @@ pub(crate) struct LoadArgs {
     #[allow(clippy::option_option, reason = "an option without its value")]
     echo: Option<Option<SocketAddr>>,
     /// With --echo: answers controllers of ipbench at this address, as a target of theirs does at port 8037: how busy this host was during a test (`cpu_target_lukem`).
-    #[arg(long, value_name = "ADDR:PORT", value_parser = crate::address::socket, requires = "echo")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = crate::address::socket, requires = "echo", conflicts_with_all = ["targets", "rate", "closed", "size", "tcp", "csv", "timeout"])]
     ipbench: Option<SocketAddr>,
     /// Of each target, bits of payload (with --raw, of frames) in a second, as 100M, or packets in a second, as 50kpps; B=100M is that of target B alone (default: 10M).
     #[arg(long, value_name = "[NAME=]RATE", value_parser = named_rate)]
@@ -61,7 +61,7 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "INTERFACE", conflicts_with = "tcp")]
     raw: Option<String>,
     /// With --raw: the type of the frames, none that the kernel reads. Two generators on one interface need different ones (default: 0x88b5, for local experiments).
-    #[arg(long, value_name = "TYPE", value_parser = ethertype, requires = "raw")]
+    #[arg(long, value_name = "TYPE", value_parser = ethertype, requires = "raw", conflicts_with = "tcp")]
     ethertype: Option<u16>,
     /// How long packets are sent (default: until Ctrl-C).
     #[arg(long, value_name = "TIME", value_parser = duration)]
@@ -288,18 +288,18 @@ fn print_target(target: &TargetSummary) {
         target.foreign,
     ));
     let rtt = &target.rtt_ns;
-    let us = |ns: f64| ns / 1e3;
+    let us = |ns: Option<u64>| ns.unwrap_or(0) as f64 / 1e3;
     if rtt.count > 0 {
         print_line(format_args!(
             "  round trip in us, {} by the clock of the {}: least {:.1}, mean {:.1}, p50 {:.1}, p99 {:.1}, p99.9 {:.1}, most {:.1}",
             rtt.count,
             rtt.source,
-            us(rtt.min as f64),
-            us(rtt.mean),
-            us(rtt.p50 as f64),
-            us(rtt.p99 as f64),
-            us(rtt.p999 as f64),
-            us(rtt.max as f64),
+            us(rtt.min),
+            rtt.mean.unwrap_or(0.0) / 1e3,
+            us(rtt.p50),
+            us(rtt.p99),
+            us(rtt.p999),
+            us(rtt.max),
         ));
     }
     if let Some(error) = &target.error {

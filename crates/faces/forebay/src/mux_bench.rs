@@ -10,6 +10,7 @@ use forebay_bench::mux::{
 };
 use forebay_report::text::si;
 use forebay_run::record::Record;
+use forebay_run_load::target_name;
 use forebay_run_mux::config::PolicyChoice;
 use forebay_sys::sched::cpu_count;
 
@@ -19,6 +20,8 @@ use crate::record::{To, carry_out, print_closing};
 
 /// Bits of payload in a second that all clients share, where nothing else is said: about a wire of 1 Gb/s.
 const LOAD_BPS: u64 = 960_000_000;
+/// Least rate of a wire.
+const WIRE_BPS_MIN: u64 = 1_000_000;
 /// Longest wait of a limited client's packets, where nothing else is said, in µs.
 const SOJOURN_MAX_US: u64 = 10_000;
 
@@ -225,6 +228,15 @@ fn options(args: &MuxBenchArgs) -> Result<Options> {
     let rx_queues = within("--rx-queue", &args.rx_queue, 512, 1, queues)?;
     let tx_queues = within("--tx-queue", &args.tx_queue, 512, 1, queues)?;
     let guarantees = within("--guarantee", &args.guarantee, 16, 0, queues)?;
+    let said = within("--guarantee", &args.guarantee, 0, 0, queues)?;
+    if let Some(at) = (0..count).find(|at| said[*at] > rx_queues[*at]) {
+        let (name, queue) = (target_name(at), rx_queues[at]);
+        bail!(
+            "--guarantee {name}={}: its queue has {queue} frames; give {queue} or less, or --rx-queue {name}={}",
+            said[at],
+            said[at]
+        );
+    }
     let sojourns = each("--sojourn-max", &args.sojourn_max, count)?;
     let trusted = which("--trusted", &args.trusted, count)?;
     let client = |at: usize| ClientOptions {
@@ -238,6 +250,11 @@ fn options(args: &MuxBenchArgs) -> Result<Options> {
         rounds: None,
         is_trusted: trusted[at],
     };
+    if let Some(rate) = args.wire_rate.filter(|rate| *rate < WIRE_BPS_MIN) {
+        bail!(
+            "--wire-rate {rate}: 1M at least; what waits in a slower wire comes too late to be counted"
+        );
+    }
     if args.duration < Duration::from_millis(100) {
         bail!("--duration {:?}: 100ms at least", args.duration);
     }
@@ -280,20 +297,28 @@ pub(crate) fn run(args: &MuxBenchArgs) -> Result<ExitCode> {
     carry_out(options(args)?, args.format, To::Stdout, print)
 }
 
+/// Round trips in words, if there was one.
+fn round_trip(rtt_ns: &serde_json::Value) -> String {
+    let us = ["p50", "p99", "p999"].map(|key| rtt_ns[key].as_f64().map(|ns| ns / 1e3));
+    match us {
+        [Some(p50), Some(p99), Some(p999)] => {
+            format!("round trip p50 {p50:.0}, p99 {p99:.0}, p99.9 {p999:.0} us")
+        }
+        _ => "no round trip".to_owned(),
+    }
+}
+
 fn print(record: &Record<MuxBenchSummary>) {
     let summary = &record.summary;
     let rate = |bps: f64| si(bps, "bit/s");
-    let us = |rtt: &serde_json::Value, key: &str| rtt[key].as_f64().unwrap_or(0.0) / 1e3;
     for client in &summary.clients {
         let trusted = if client.is_trusted { " (trusted)" } else { "" };
         print_line(format_args!(
-            "{}{trusted}: {} requested, {} achieved; round trip p50 {:.0}, p99 {:.0}, p99.9 {:.0} us; longest wait to be sent {} us",
+            "{}{trusted}: {} requested, {} achieved; {}; longest wait to be sent {} us",
             client.name,
             rate(client.requested_bps),
             rate(client.achieved_bps),
-            us(&client.rtt_ns, "p50"),
-            us(&client.rtt_ns, "p99"),
-            us(&client.rtt_ns, "p999"),
+            round_trip(&client.rtt_ns),
             client.sojourn_ns_max / 1000,
         ));
         for (reason, packets) in &client.drops {
@@ -315,12 +340,10 @@ fn print(record: &Record<MuxBenchSummary>) {
     ));
     if let Some(sockets) = &summary.baseline {
         print_line(format_args!(
-            "sockets: {} in all, {:.0} % used; round trip p50 {:.0}, p99 {:.0}, p99.9 {:.0} us; {:.0} packets per CPU-second of their programs",
+            "sockets: {} in all, {:.0} % used; {}; {:.0} packets per CPU-second of their programs",
             rate(sockets.achieved_bps),
             sockets.cpu_fraction * 100.0,
-            us(&sockets.rtt_ns, "p50"),
-            us(&sockets.rtt_ns, "p99"),
-            us(&sockets.rtt_ns, "p999"),
+            round_trip(&sockets.rtt_ns),
             sockets.packets_per_cpu_second,
         ));
     }

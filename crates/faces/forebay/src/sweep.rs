@@ -98,14 +98,21 @@ struct NetArgs {
         long,
         value_name = "PATH",
         default_value = "forebay",
-        requires = "peer"
+        requires = "peer",
+        conflicts_with = "netns"
     )]
     peer_program: String,
     /// Where the data goes on the peer, when that is not where ssh goes.
-    #[arg(long, value_name = "IP", requires = "peer")]
+    #[arg(long, value_name = "IP", requires = "peer", conflicts_with = "netns")]
     peer_address: Option<IpAddr>,
     /// The program that reaches the peer, with options; OpenSSH's.
-    #[arg(long, value_name = "COMMAND", default_value = "ssh", requires = "peer")]
+    #[arg(
+        long,
+        value_name = "COMMAND",
+        default_value = "ssh",
+        requires = "peer",
+        conflicts_with = "netns"
+    )]
     ssh: String,
     /// Goes on with the rows of the directory, with the options that they were begun with: measured is what it lacks. Options that are given count
     /// instead of those.

@@ -530,7 +530,7 @@ fn what_cannot_be_is_told_before_anything_is_sent() {
     }
     let (near, far) = (text(NEAR), text(FAR));
     sh("ip link add idle type veth peer name other; ip link set lo up");
-    let cases: [(&[&str], &str); 12] = [
+    let cases: [(&[&str], &str); 14] = [
         (
             &["--raw", "near", &far, "--size", "60,1515"],
             "frames of 1515 bytes: near takes 1514 at most, with its MTU of 1500 bytes: ask for shorter ones, or `ip link set near mtu 1501`",
@@ -573,6 +573,14 @@ fn what_cannot_be_is_told_before_anything_is_sent() {
             "the kernel reads such frames itself",
         ),
         (&["--echo"], "--echo --raw INTERFACE"),
+        (
+            &["127.0.0.1:9500", "--ipbench", "127.0.0.1:8038"],
+            "cannot be used with '--ipbench",
+        ),
+        (
+            &["127.0.0.1:9500", "--tcp", "--ethertype", "0x88b6"],
+            "cannot be used with '--ethertype",
+        ),
     ];
     for (args, says) in cases {
         let mut command = forebay();

@@ -129,6 +129,27 @@ fn clients_without_a_stack_have_rates_and_limits_of_whole_frames() {
 }
 
 #[test]
+fn what_waits_in_a_slow_wire_is_waited_for_and_is_no_more_than_it_takes() {
+    if !may_have_network() {
+        return;
+    }
+    // A port of the switch holds 512 KiB, which takes 2 s of this wire: four times as long as load is made.
+    let mut args = vec!["--clients", "1", "--wire-rate", "2M", "--load-bps", "20M"];
+    args.extend(["--duration", "500ms"]);
+    let record = bench(&args);
+    assert_eq!(number(&record, "residual_items"), 0, "{record}");
+    assert_whole(&record["clients"][0]);
+    let theirs = &record["baseline"];
+    for of in [&record, theirs] {
+        let achieved = of["achieved_bps"].as_f64().unwrap();
+        // The bucket of the port has 64 KiB at the begin.
+        assert!((1.6e6..=2.3e6).contains(&achieved), "{of}");
+    }
+    let rtt_ns = &record["clients"][0]["rtt_ns"]["p99"];
+    assert!(rtt_ns.as_f64().unwrap() > 1e9, "{rtt_ns}");
+}
+
+#[test]
 fn what_a_limit_and_a_link_leave_of_clients_that_work_hard_is_lost_by_name() {
     if !may_have_network() {
         return;
@@ -237,6 +258,11 @@ fn nothing_is_left_of_a_bench_that_is_killed() {
 fn what_cannot_be_is_told() {
     for (args, said) in [
         (&["--client-limit", "C=100M"][..], "no client C"),
+        (&["--wire-rate", "100k"], "1M at least"),
+        (
+            &["--guarantee", "B=600"],
+            "its queue has 512 frames; give 512 or less, or --rx-queue B=600",
+        ),
         (&["--policy", "fair"], "signalled"),
         (&["--rx-queue", "0"], "1 to 65536"),
         (&["--duration", "1ms"], "100ms"),

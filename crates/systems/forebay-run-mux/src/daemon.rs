@@ -540,6 +540,7 @@ impl System for MuxPlan {
                 counts.map_err(MuxError::ConfinedCounts)?;
             }
         }
+        plan.small_bursts().for_each(|told| host.warn(&told));
         host.say(format_args!(
             "the multiplexer of {card} takes clients in at {}",
             plan.settings.socket.display()

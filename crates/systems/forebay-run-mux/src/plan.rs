@@ -223,6 +223,24 @@ impl MuxPlan {
         said.sojourn_max_us.or(by_itself).filter(|us| *us > 0)
     }
 
+    /// Warnings of buckets that hold less than 1 ms of their rate: what comes to a full one before the daemon wakes is lost to it.
+    pub(crate) fn small_bursts(&self) -> impl Iterator<Item = String> {
+        self.clients.iter().filter_map(|said| {
+            let class = self.classes.get(usize::from(said.class))?;
+            let needed_bytes = said.rate_bps? / (8 * 1000);
+            let is_small = class.policy == PolicyChoice::TokenBucket
+                && u64::from(said.burst_bytes) < needed_bytes;
+            is_small.then(|| {
+                format!(
+                    "client {}: burst_bytes = {} is less than 1 ms of rate_bps = {}: when the daemon wakes later than that, the client has less than its rate; write {needed_bytes} or more",
+                    said.name.as_deref().unwrap_or_default(),
+                    said.burst_bytes,
+                    said.rate_bps.unwrap_or_default()
+                )
+            })
+        })
+    }
+
     /// Takes a client in, or nothing of it.
     pub(crate) fn add(
         &self,

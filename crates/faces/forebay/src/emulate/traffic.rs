@@ -46,13 +46,13 @@ pub(super) struct TrafficArgs {
     #[arg(long, value_name = "IF", conflicts_with_all = ["list", "pcap", "write_profile", "start"])]
     interface: Option<String>,
     /// So many packets a second on the interface, as 50k or 1.5M: evenly, whatever times the profile has.
-    #[arg(long, value_name = "PACKETS/s", requires = "interface", value_parser = rate)]
+    #[arg(long, value_name = "PACKETS/s", requires = "interface", conflicts_with_all = ["list", "pcap", "write_profile", "start"], value_parser = rate)]
     rate: Option<f64>,
     /// The time of the profile on the interface, so much faster: 0.01 is a hundredth of its rate.
-    #[arg(long, value_name = "FACTOR", requires = "interface", conflicts_with = "rate", value_parser = speed)]
+    #[arg(long, value_name = "FACTOR", requires = "interface", conflicts_with_all = ["rate", "list", "pcap", "write_profile", "start"], value_parser = speed)]
     speed: Option<f64>,
     /// How packets for the interface come to the kernel (default: sendmmsg): by sendmmsg, which copies them, or through a ring in shared memory (PACKET_TX_RING), into which this program copies them; on a virtual cable the kernel copies those again. The books say the same either way. A ring is not for loopback, nor for drivers that give its places back before a packet is sent (virtio_net without napi_tx, hip04).
-    #[arg(long, value_enum, value_name = "HOW", requires = "interface")]
+    #[arg(long, value_enum, value_name = "HOW", requires = "interface", conflicts_with_all = ["list", "pcap", "write_profile", "start"])]
     send_by: Option<SendByArg>,
     /// Writes the rows of the profile instead, in FlowTest's form. That has no place for trains: of a written profile --timing uniform makes the same packets again, and trains have a gap of their own.
     #[arg(long, value_name = "FILE.csv", conflicts_with_all = ["pcap", "truth", "out"])]

@@ -14,10 +14,20 @@ pub(super) struct SecurityArgs {
     #[arg(long, value_name = "FILE", requires_all = ["tls_key", "tls_authority"])]
     tls_certificate: Option<PathBuf>,
     /// The key of that certificate, as PEM.
-    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "tls_certificate",
+        conflicts_with = "plain"
+    )]
     tls_key: Option<PathBuf>,
     /// Certificates of the authority that both sides' certificates are of, as PEM.
-    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "tls_certificate",
+        conflicts_with = "plain"
+    )]
     tls_authority: Option<PathBuf>,
     /// No encryption and no proof, also beyond this host: whoever is on the way may read and change what is sent.
     #[arg(long, conflicts_with = "tls_certificate")]

@@ -58,7 +58,7 @@ pub(crate) struct ReceiveArgs {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// A line for each window into windows.csv of --output.
-    #[arg(long, requires = "output")]
+    #[arg(long, requires = "output", conflicts_with = "verify")]
     per_window: bool,
     /// A row for each window into this Parquet file, written as the session goes and whole at its end. Units stand in the names of its columns; cells for which
     /// there is nothing are null.
@@ -74,7 +74,13 @@ pub(crate) struct ReceiveArgs {
     report: Option<PathBuf>,
     /// A file in the form of the original tool into --output: 17 columns for each window or 6 for each packet, without a heading, times in seconds. It is named
     /// PREFIX_N(windows)_W(window in us)_D(dead time in us)_T(senders).csv.
-    #[arg(long, value_enum, value_name = "WHAT", requires = "output")]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHAT",
+        requires = "output",
+        conflicts_with = "verify"
+    )]
     csv: Option<CsvArg>,
     /// Begin of that file's name.
     #[arg(long, value_name = "PREFIX", default_value = "tdm", requires = "csv", value_parser = parse_prefix)]

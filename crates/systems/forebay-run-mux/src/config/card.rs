@@ -70,6 +70,30 @@ mod tests {
     }
 
     #[test]
+    fn a_bucket_of_less_than_a_millisecond_of_its_rate_is_warned_of() {
+        let of = |keys: &str| {
+            let classes = "[[classes]]\n[[classes]]\npolicy = \"token-bucket\"";
+            let client = "[[clients]]\nname = \"b\"\nuid = 1\nmac = \"02:00:00:00:00:02\"";
+            let plan = told(&format!(
+                "interface = \"eth0\"\n{classes}\n{client}\n{keys}"
+            ))
+            .unwrap();
+            plan.small_bursts().collect::<Vec<_>>()
+        };
+        let small = of("class = 1\nrate_bps = 50000000\nburst_bytes = 6249");
+        assert_eq!(small.len(), 1);
+        for part in ["client b: burst_bytes = 6249", "write 6250 or more"] {
+            assert!(small[0].contains(part), "{part}: {small:?}");
+        }
+        let none = Vec::<String>::new();
+        assert_eq!(
+            of("class = 1\nrate_bps = 50000000\nburst_bytes = 6250"),
+            none
+        );
+        assert_eq!(of("class = 1\nburst_bytes = 64"), none);
+    }
+
+    #[test]
     fn who_shares_is_trusted_and_has_a_driver_that_can() {
         let of = |driver: &str, keys: &str| {
             let card = format!("driver = \"{driver}\"\ninterface = \"eth0\"");

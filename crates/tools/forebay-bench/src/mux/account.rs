@@ -101,7 +101,7 @@ pub(super) fn number(json: &Value, key: &str) -> Result<u64> {
     found.with_context(|| format!("a record says no {key}: {json}"))
 }
 
-fn real(json: &Value, key: &str) -> Result<f64> {
+pub(super) fn real(json: &Value, key: &str) -> Result<f64> {
     let found = json[key].as_f64();
     found.with_context(|| format!("a record says no {key}: {json}"))
 }
@@ -317,21 +317,22 @@ impl Told {
     fn report(&self, options: &Options, at: usize, hops: &Hops) -> Result<ClientReport> {
         let said = &options.clients[at];
         let target = &targets(&self.load)?[at];
-        let a_second = |packets: u64| -> Result<f64> {
-            let bits = (packets * options.size_bytes as u64 * 8) as f64;
-            Ok(bits / sending_s(options, &self.load)?.max(1e-9))
+        let sending_s = sending_s(options, &self.load)?;
+        let (achieved, seconds) = match options.workload {
+            Workload::Echo | Workload::Heavy => (
+                number(target, "packets_answered")?,
+                real(target, "answering_s")?,
+            ),
+            Workload::RxMostly => (hops.client_datagrams, sending_s),
+            Workload::TxMostly | Workload::TxInitiated => (hops.generator_came, sending_s),
         };
-        let achieved = match options.workload {
-            Workload::Echo | Workload::Heavy => number(target, "packets_answered")?,
-            Workload::RxMostly => hops.client_datagrams,
-            Workload::TxMostly | Workload::TxInitiated => hops.generator_came,
-        };
+        let bits = (achieved * options.size_bytes as u64 * 8) as f64;
         let place = &self.daemon["clients"][at];
         Ok(ClientReport {
             name: target["name"].as_str().unwrap_or_default().to_owned(),
             is_trusted: place["is_trusted"].as_bool().unwrap_or_default(),
             requested_bps: said.load_bps as f64,
-            achieved_bps: a_second(achieved)?,
+            achieved_bps: bits / seconds.max(1e-9),
             rtt_ns: target["rtt_ns"].clone(),
             sojourn_ns_max: number(place, "sojourn_ns_max")?,
             sojourn_ns_bound: said.sojourn_max_us.filter(|us| *us > 0).map(|us| us * 1000),

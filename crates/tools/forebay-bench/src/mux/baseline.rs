@@ -6,7 +6,7 @@ use anyhow::Result;
 use forebay_run::Stop;
 use serde_json::Value;
 
-use super::account::{came, closed, cpu_s, limit, number, targets};
+use super::account::{came, closed, cpu_s, limit, number, real, targets};
 use super::file::HEADERS_BYTES;
 use super::ground::{Counted, Ground, socket_address};
 use super::session::{PORT, Work, load, under_way};
@@ -71,7 +71,6 @@ struct Told {
 
 impl Told {
     fn summed_up(&self, options: &Options, share: CpuShare) -> Result<Baseline> {
-        let seconds = self.load["sending_s"].as_f64().unwrap_or(0.0).max(1e-9);
         let mut lost = [0_i64; 2];
         let (mut clients, mut packets) = (Vec::new(), 0);
         for ((target, echo), said) in targets(&self.load)?
@@ -91,7 +90,7 @@ impl Told {
             clients.push(SocketReport {
                 name: target["name"].as_str().unwrap_or_default().to_owned(),
                 requested_bps: said.load_bps as f64,
-                achieved_bps: answered as f64 / seconds,
+                achieved_bps: answered as f64 / real(target, "answering_s")?.max(1e-9),
                 rtt_ns: target["rtt_ns"].clone(),
             });
         }

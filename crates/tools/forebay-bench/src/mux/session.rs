@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use super::account::Told;
 use super::file::{CLIENTS_USER, text};
-use super::ground::{Ground, PREFIX, WIRE, client_address, client_mac};
+use super::ground::{Ground, PREFIX, WIRE, Wire, client_address, client_mac};
 use super::{ClientOptions, Options, Workload};
 use crate::child::{Booked, Child};
 
@@ -223,6 +223,16 @@ fn packets(options: &Options, client: &ClientOptions) -> u64 {
     ((bits / 8.0 / options.size_bytes as f64) as u64).max(1)
 }
 
+/// How long an answer is waited for: also what lies in a slow wire's full ports, there and back, is counted by the generator.
+fn time_out(wire_bps: Option<u64>) -> Duration {
+    let empties = wire_bps.and_then(|bps| Wire::even(bps).back_empties_in(0.0));
+    let both = 2 * empties.unwrap_or_default();
+    match both > TIME_OUT / 2 {
+        true => TIME_OUT + both,
+        false => TIME_OUT,
+    }
+}
+
 /// The generator, with a target for each client.
 pub(super) fn load(options: &Options, ground: &Ground, address: fn(usize) -> Ipv4Addr) -> Command {
     let mut command = ground.at_generator(&options.program, options.placement.generator);
@@ -234,7 +244,8 @@ pub(super) fn load(options: &Options, ground: &Ground, address: fn(usize) -> Ipv
         false => options.duration,
     };
     command.args(["--duration", &format!("{}ms", duration.as_millis())]);
-    command.args(["--timeout", &format!("{}ms", TIME_OUT.as_millis())]);
+    let time_out = time_out(options.wire_bps);
+    command.args(["--timeout", &format!("{}ms", time_out.as_millis())]);
     for (at, client) in options.clients.iter().enumerate() {
         let rate = match options.workload {
             Workload::TxInitiated if is_sending => "1pps".to_owned(),

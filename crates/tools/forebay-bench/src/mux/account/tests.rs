@@ -50,7 +50,7 @@ fn told() -> Told {
             "sending_s": 2.0, "limit": null, "drops": {},
             "targets": [{
                 "name": "A", "packets_sent": 100, "packets_answered": 70, "late": 3, "duplicate": 2, "corrupt": 1, "foreign": 1,
-                "socket_drops": 1, "rtt_ns": {"p50": 7},
+                "socket_drops": 1, "rtt_ns": {"p50": 7}, "answering_s": 2.5,
             }],
         })),
         daemon: books(json!({
@@ -88,7 +88,7 @@ fn each_packet_is_found_on_the_way_and_rates_are_of_the_payload() {
     let client = &summary.clients[0];
     assert_eq!(
         (client.requested_bps, client.achieved_bps),
-        (1e6, 280_000.0)
+        (1e6, 70.0 * 8_000.0 / 2.5)
     );
     let drops = [
         ("client_work.no_room", 5),
