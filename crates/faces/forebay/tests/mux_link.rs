@@ -250,6 +250,29 @@ fn longer_packets_go_where_the_card_takes_them_and_are_lost_by_name_where_it_doe
 }
 
 #[test]
+fn a_second_multiplexer_of_a_card_is_warned() {
+    if !is_inside("a_second_multiplexer_of_a_card_is_warned") {
+        return;
+    }
+    lay();
+    carries();
+    const TWO: &str = "another multiplexer has far as well";
+    let first = World::new("packet");
+    let second = World::new("packet");
+    second.told(TWO);
+    assert!(!first.run.said().contains(TWO), "{}", first.run.said());
+    first.end();
+    second.end();
+    // The mark goes with its process, however that ends.
+    let third = World::new("packet");
+    assert!(signal("KILL", third.run.pid()));
+    drop(third.run.end());
+    let last = World::new("packet");
+    assert!(!last.run.said().contains(TWO), "{}", last.run.said());
+    last.end();
+}
+
+#[test]
 fn a_card_that_is_taken_away_ends_the_daemon_whose_books_close() {
     if !is_inside("a_card_that_is_taken_away_ends_the_daemon_whose_books_close") {
         return;

@@ -41,7 +41,7 @@ use forebay_sys::wait;
 
 use self::admit::is_unread;
 use self::bells::Bells;
-use self::card::open_card;
+use self::card::{mark, open_card};
 use self::confined::confine;
 use self::control::ControlDoor;
 use self::gather::Gather;
@@ -532,6 +532,13 @@ impl System for MuxPlan {
         }
         let (plan, card) = (daemon.plan.clone(), daemon.driver.card.name().to_owned());
         let out = Some(plan.settings.directory.as_path()).filter(|it| !it.as_os_str().is_empty());
+        let is_file = plan.settings.driver == DriverChoice::Pcap;
+        let mark = (!is_file).then(|| mark(&card));
+        if let Some(None) = mark {
+            host.warn(&format!(
+                "another multiplexer has {card} as well: each frame comes to both, and a client of either has it twice if both have its address; end one, or give each addresses of its own"
+            ));
+        }
         let mut books = Books::open(out, &plan, &card, &mut |line| host.warn(line))?;
         if plan.settings.confine {
             daemon.confined = Some(confine(&plan.settings, host)?);

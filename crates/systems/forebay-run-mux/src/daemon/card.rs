@@ -1,5 +1,9 @@
 //! The card, by the driver that the file names.
 
+use std::io::ErrorKind;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener};
+
 use crate::config::{DriverChoice, XdpCopyChoice};
 use crate::driver::packet::{self, PacketOptions, PacketRing};
 use crate::driver::pcap::{self, PcapOptions};
@@ -24,6 +28,24 @@ pub(super) fn open_card(plan: &MuxPlan) -> Result<(Driver, Sizes), MuxError> {
     }
     Ok((driver, sizes))
 }
+
+/// Marks a card as this process's, in its network namespace and for as long as the mark is kept; none: another multiplexer has marked it. It is a socket with a name of no file, to which nobody can
+/// do more than keep it from this process: it is for a warning.
+pub(super) fn mark(card: &str) -> Option<Mark> {
+    let name = format!("forebay-mux-{card}");
+    let bound =
+        SocketAddr::from_abstract_name(name).and_then(|name| UnixListener::bind_addr(&name));
+    match bound {
+        Err(error) if error.kind() == ErrorKind::AddrInUse => None,
+        bound => Some(Mark(bound.ok())),
+    }
+}
+
+/// See [`mark`].
+#[derive(Debug)]
+pub(super) struct Mark(
+    #[expect(dead_code, reason = "it is kept, and not used")] Option<UnixListener>,
+);
 
 fn open(plan: &MuxPlan, frame_bytes_max: usize) -> Result<Driver, DriverError> {
     let settings = &plan.settings;
