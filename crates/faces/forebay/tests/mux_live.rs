@@ -168,6 +168,58 @@ fn packets_of_a_trusted_client_arrive_byte_for_byte_and_the_books_close() {
 }
 
 #[test]
+fn frames_to_groups_come_to_the_client_that_asks_for_those() {
+    if !is_inside("frames_to_groups_come_to_the_client_that_asks_for_those") {
+        return;
+    }
+    lay();
+    carries();
+    let folder = TempDir::new().unwrap();
+    let file = file(folder.path());
+    let text = fs::read_to_string(&file).unwrap();
+    let groups = "groups = [\"239.1.2.3\", \"ff02::1:2345\", \"01:80:c2:00:00:0e\"]\n";
+    fs::write(&file, format!("{text}{groups}")).unwrap();
+    let run = daemon(&file);
+    let mut client = client(folder.path());
+    let asked = [
+        [0x01, 0x00, 0x5e, 1, 2, 3],
+        [0x33, 0x33, 0, 1, 0x23, 0x45],
+        [0x01, 0x80, 0xc2, 0, 0, 0x0e],
+    ];
+    let others = [
+        [0x01, 0x00, 0x5e, 1, 2, 4],
+        [0x33, 0x33, 0, 1, 0x23, 0x46],
+        [0x01, 0x80, 0xc2, 0, 0, 0x0f],
+        [0xff; 6],
+    ];
+    let mut port = SendPort::open("near").unwrap();
+    let mut batch = FrameBatch::new(1_514);
+    for to in others.iter().chain(&asked) {
+        let room = batch.room().unwrap();
+        room[..100].fill(7);
+        room[..6].copy_from_slice(to);
+        room[6..14].copy_from_slice(&[2, 0, 0, 0, 0, 9, 0x88, 0xb5]);
+        batch.push(100);
+    }
+    assert_eq!(port.send(&batch, 0..7).frames, 7);
+    let mut frame = Vec::new();
+    for to in asked {
+        while !client.receive_into(&mut frame).unwrap() {
+            assert_ne!(client.wait(Instant::now() + LONG).unwrap(), Woken::Due);
+        }
+        assert_eq!(frame[..6], to);
+    }
+    drop(client);
+    assert!(signal("INT", run.pid()));
+    let json = run.end().json_of(0);
+    rig::assert_closed(&json, &folder.path().join("out"));
+    let one = &json["clients"][0];
+    assert_eq!(one["frames_for"], 3, "{json}");
+    let dropped = &json["drops"]["mux_classify.group_not_asked.card"]["items"];
+    assert_eq!(dropped, 4, "{}", json["drops"]);
+}
+
+#[test]
 fn what_cannot_be_shared_is_told_with_its_place() {
     let folder = TempDir::new().unwrap();
     let file = file(folder.path());
@@ -203,6 +255,18 @@ fn what_cannot_be_shared_is_told_with_its_place() {
                 "{text}slot_offset_us = 100\n{another}slot_offset_us = 500\n[[classes]]\npolicy = \"tdm\"\ncycle_us = 100000\n"
             ),
             "clients[1]: class 0: the window of client 1 at 500000 ns begins before the one before it is over, at 1100000 ns; client 1 is two",
+        ),
+        (
+            format!("{text}groups = [\"192.0.2.1\"]\n"),
+            "it is no address of a group",
+        ),
+        (
+            format!("{text}groups = [\"ff:ff:ff:ff:ff:ff\"]\n"),
+            "all stations are `broadcast = true`",
+        ),
+        (
+            format!("{text}multicast = true\ngroups = [\"239.1.2.3\"]\n"),
+            "it has frames to all groups already",
         ),
         (two, "no_such_card"),
     ] {

@@ -320,10 +320,10 @@ impl ClientSettings {
             client,
             vlan: self.vlan,
             broadcast: self.broadcast,
-            multicast: if self.multicast {
-                Multicast::All
-            } else {
-                Multicast::Nothing
+            multicast: match (self.multicast, &self.groups[..]) {
+                (true, _) => Multicast::All,
+                (false, []) => Multicast::Nothing,
+                (false, groups) => Multicast::Groups(groups.iter().map(|one| one.0).collect()),
             },
         }
     }

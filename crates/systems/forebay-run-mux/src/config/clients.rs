@@ -20,15 +20,21 @@ impl FromStr for MacAddress {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        let mut bytes = [0; 6];
-        let mut parts = text.split(':');
-        for byte in &mut bytes {
-            let part = parts.next().filter(|part| part.len() == 2).ok_or(())?;
-            *byte = u8::from_str_radix(part, 16).map_err(drop)?;
-        }
-        let is_whole = parts.next().is_none() && bytes[0] & 1 == 0 && bytes != [0; 6];
-        is_whole.then_some(Self(Mac(bytes))).ok_or(())
+        let bytes = bytes_of(text)?;
+        let is_station = bytes[0] & 1 == 0 && bytes != [0; 6];
+        is_station.then_some(Self(Mac(bytes))).ok_or(())
     }
+}
+
+/// Six bytes of two hexadecimal digits.
+fn bytes_of(text: &str) -> Result<[u8; 6], ()> {
+    let mut bytes = [0; 6];
+    let mut parts = text.split(':');
+    for byte in &mut bytes {
+        let part = parts.next().filter(|part| part.len() == 2).ok_or(())?;
+        *byte = u8::from_str_radix(part, 16).map_err(drop)?;
+    }
+    parts.next().is_none().then_some(bytes).ok_or(())
 }
 
 impl fmt::Display for MacAddress {
@@ -49,6 +55,50 @@ static MAC: Text = Text {
 };
 
 text_setting!(MacAddress, MAC);
+
+/// A group of stations, by its address in Ethernet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupAddress(pub Mac);
+
+impl FromStr for GroupAddress {
+    type Err = ();
+
+    /// Of an address of IP, the one that it has in Ethernet (RFC 1112, RFC 2464).
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let mac = match text.parse() {
+            Ok(IpAddr::V4(group)) if group.is_multicast() => {
+                let [_, b, c, d] = group.octets();
+                Mac([0x01, 0x00, 0x5e, b & 0x7f, c, d])
+            }
+            Ok(IpAddr::V6(group)) if group.is_multicast() => {
+                let [.., a, b, c, d] = group.octets();
+                Mac([0x33, 0x33, a, b, c, d])
+            }
+            Ok(_) => return Err(()),
+            Err(_) => Mac(bytes_of(text)?),
+        };
+        let is_group = mac.is_group() && mac != Mac::BROADCAST;
+        is_group.then_some(Self(mac)).ok_or(())
+    }
+}
+
+impl fmt::Display for GroupAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+static GROUP: Text = Text {
+    right: "a text: the address of a group, as \"239.1.2.3\", \"ff02::fb\" or \"01:00:5e:01:02:03\"",
+    right_list: "a list of different addresses of groups",
+    check: |text| {
+        let read = text.parse::<GroupAddress>().map(drop);
+        let remedy = "write one of 224.0.0.0/4 or ff00::/8, or six bytes of two hexadecimal digits, the first one odd; all stations are `broadcast = true`";
+        read.map_err(|()| Wrong::new("it is no address of a group", remedy))
+    },
+};
+
+text_setting!(GroupAddress, GROUP);
 
 choices! {
     /// Where frames for a client lie.
@@ -79,8 +129,10 @@ settings! {
         tcp_ports: Vec<u16> = Vec::new() => "all",
         /// Frames to all stations (broadcast) come to it.
         broadcast: bool = false,
-        /// Frames to groups of stations (multicast) come to it.
+        /// Frames to all groups of stations (multicast) come to it.
         multicast: bool = false,
+        /// Frames to these groups come to it, by the address of each in IP (as 239.1.2.3 or ff02::fb) or in Ethernet. Groups of IP that share an address in Ethernet (RFC 1112: 32 of version 4) come together.
+        groups: Vec<GroupAddress> = Vec::new() => "none",
         /// Most received frames that it may hold: by default as many short ones as a link of 1 Gb/s brings in 0.7 ms, as cards hand frames over in bursts of 1 ms.
         queue: u32 [1..=65_536] = 1024,
         /// Received frames that it may always hold, whatever others do.
@@ -152,6 +204,14 @@ pub(super) fn check(
         }
         if let Some([wrong, right, remedy]) = said.beyond_queue("guarantee") {
             block.complain("guarantee", &wrong, &right, &remedy);
+        }
+        if said.multicast && !said.groups.is_empty() {
+            block.complain(
+                "groups",
+                "it has frames to all groups already (multicast = true)",
+                "one of both",
+                "take one of them out",
+            );
         }
         if said.address.len() > ADDRESSES_MAX {
             block.complain("address", "they are too many", "8 at most", "take some out");
