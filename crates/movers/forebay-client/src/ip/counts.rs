@@ -158,3 +158,30 @@ pub struct IpTotals {
     /// What the device has counted, and the client below it: the second party of what was sent.
     pub device: IpCounts,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_count_of_a_connection_is_added_to_its_own() {
+        let of = |factor: u64| TcpCounts {
+            received_bytes: 2 * factor,
+            taken_bytes: 3 * factor,
+            unread_bytes: 4 * factor,
+            closed_unread_bytes: 5 * factor,
+            asked_bytes: 6 * factor,
+            acknowledged_bytes: 7 * factor,
+            unacknowledged_bytes: 8 * factor,
+            closed_unacknowledged_bytes: 9 * factor,
+            refused: 10 * factor,
+            reset: 11 * factor,
+            timed_out: 12 * factor,
+            given_up: 13 * factor,
+            backlog_full: 14 * factor,
+        };
+        let mut sum = of(1);
+        sum += of(100);
+        assert_eq!(sum, of(101));
+    }
+}
