@@ -67,7 +67,7 @@ impl Daemon {
     }
 
     /// Frames of the card, to clients.
-    fn receive(&mut self) -> Result<usize, MuxError> {
+    pub(super) fn receive(&mut self) -> Result<usize, MuxError> {
         if self.is_early {
             if self.places.iter().any(|place| place.lane.is_none()) {
                 return Ok(0);

@@ -207,6 +207,29 @@ fn a_client_that_keeps_up_loses_nothing_of_a_burst_that_is_longer_than_its_queue
     assert_eq!((counts.frames_for, counts.frames_given), (1_000, 1_000));
 }
 
+/// One that asks to be woken, and does not wake, is signalled behind each 64 frames of a burst and behind its last one, and that is counted.
+#[test]
+fn a_client_that_sleeps_is_woken_within_a_burst_and_each_signal_is_counted() {
+    let mut rig = Rig::new("queue = 200", &EmulatedOptions::default());
+    let mut station = rig.join("a");
+    for (frames, within, in_all) in [(63, 0, 1), (64, 1, 1), (130, 2, 3)] {
+        rig.daemon.driver.receive = Box::new(Burst {
+            frames,
+            client: Arc::default(),
+            taken: Arc::default(),
+            event: EventFd::create().unwrap(),
+        });
+        station.receiver.data.prepare();
+        let before = rig.daemon.signals;
+        assert_eq!(rig.daemon.receive().unwrap(), frames);
+        assert_eq!(rig.daemon.signals - before, within, "{frames}");
+        rig.daemon.round(1).unwrap();
+        assert_eq!(rig.daemon.signals - before, in_all, "{frames}");
+        station.receiver.data.finish();
+        assert_eq!(station.take(), frames as u64);
+    }
+}
+
 /// A packet of a client, with its number.
 fn frame_from(place: u8, number: u32) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 1 + place, 0x88, 0xb5];
