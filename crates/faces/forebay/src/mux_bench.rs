@@ -252,7 +252,7 @@ fn options(args: &MuxBenchArgs) -> Result<Options> {
     };
     if let Some(rate) = args.wire_rate.filter(|rate| *rate < WIRE_BPS_MIN) {
         bail!(
-            "--wire-rate {rate}: 1M at least; what waits in a slower wire comes too late to be counted"
+            "--wire-rate {rate}: 1M at least: what waits in its ports, 512 KiB each way, is waited for"
         );
     }
     if args.duration < Duration::from_millis(100) {

@@ -16,7 +16,7 @@ use forebay_sys::{SysError, wait};
 use forebay_xdp::{Mode, NotSent, Port, Redirect};
 
 pub use forebay_xdp::{Copying, PortConfig};
-use shared::Landing;
+use shared::PortBuffers;
 
 use super::account::{CardInDrop, CardOutDrop, InDrops, ReceiveCounts, SendCounts};
 use super::card::InterfaceCard;
@@ -77,7 +77,7 @@ pub fn open(interface: &str, options: &XdpOptions) -> Result<Driver, DriverError
     let (port, landing) = match options.shared_frames {
         None => (Port::open(interface, QUEUE, &options.port)?, None),
         Some(frames) => {
-            let (port, landing) = Landing::open(interface, frames, options)?;
+            let (port, landing) = PortBuffers::open(interface, frames, options)?;
             (port, Some(landing))
         }
     };
@@ -137,7 +137,7 @@ struct XdpReceive {
     redirect: Redirect,
     descriptor: OwnedFd,
     staged: Staged,
-    landing: Option<Landing>,
+    landing: Option<PortBuffers>,
     frame_bytes_max: usize,
     completes: bool,
     visited: Items,
@@ -203,7 +203,7 @@ impl ReceiveSide for XdpReceive {
     fn share(&mut self, client_frames: u32) -> Result<Option<SharedMemory>, DriverError> {
         let landing = self.landing.as_ref();
         let landing = landing.filter(|landing| landing.client_frames() == client_frames);
-        landing.map(Landing::memory).transpose()
+        landing.map(PortBuffers::memory).transpose()
     }
 
     fn receive_shared(&mut self, most: usize, desk: &mut dyn Desk) -> Result<usize, DriverError> {

@@ -33,7 +33,7 @@ pub(crate) fn create(what: &'static str, name: &str, bytes: u64) -> Result<Owned
 }
 
 /// A memory file of a fixed size that is written through one mapping alone, the one that is returned, and those that `also` makes: nobody can make another one for writing
-/// afterwards, however he opens the file.
+/// afterwards, however the file is opened.
 pub(crate) fn create_own<T, E: From<RingError>>(
     what: &'static str,
     name: &str,

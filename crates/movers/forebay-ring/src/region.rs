@@ -23,6 +23,8 @@ pub struct Region {
     len: usize,
     /// None: somebody else writes it, and nobody here looks at it.
     own: Option<Mapping>,
+    /// A card writes it as well, so that no part of it may be looked at but what the card does not have.
+    is_card_written: bool,
 }
 
 fn next_id() -> u64 {
@@ -36,12 +38,13 @@ impl Region {
     /// # Errors
     /// No bytes or more than [`REGION_BYTES_MAX`], or the system has not so much memory.
     pub fn create(name: &str, bytes: u64) -> Result<Self, RingError> {
-        let (region, ()) = Self::create_with(name, bytes, |_| Ok::<_, RingError>(()))?;
+        let (mut region, ()) = Self::create_with(name, bytes, |_| Ok::<_, RingError>(()))?;
+        region.is_card_written = false;
         Ok(region)
     }
 
-    /// The same, of memory that a card writes as well: `also` maps the file for the card, which nobody can do afterwards, and what it gives comes with the region. Of such memory
-    /// [`part_mut`](Self::part_mut) alone is used, for what the card does not write then.
+    /// The same, of memory that a card writes as well: `also` maps the file for the card, which nobody can do afterwards, and what it gives comes with the region. Such memory is
+    /// reached by [`part_mut`](Self::part_mut) alone, for what the card does not write then.
     ///
     /// # Errors
     /// As [`create`](Self::create), or what `also` says.
@@ -58,6 +61,7 @@ impl Region {
             fd,
             len: mapping.len(),
             own: Some(mapping),
+            is_card_written: true,
         };
         Ok((region, made))
     }
@@ -71,6 +75,7 @@ impl Region {
             fd,
             len: usize::try_from(bytes).map_err(|_| size(bytes))?,
             own: None,
+            is_card_written: true,
         })
     }
 
@@ -100,30 +105,30 @@ impl Region {
         memory::read_only(REGION, &self.fd)
     }
 
-    /// All of it; nothing of one that somebody else writes.
+    /// All of it; nothing of one that somebody else writes, or a card as well.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        let Some(mapping) = &self.own else {
+        let Some(mapping) = self.own.as_ref().filter(|_| !self.is_card_written) else {
             return &[];
         };
         // SAFETY: the mapping is so long and lives as long as `self`; only this object's owner writes it, through `bytes_mut`, which needs `self` alone.
         unsafe { slice::from_raw_parts(mapping.base().as_ptr(), mapping.len()) }
     }
 
-    /// So many bytes from this one on, for writing; none outside of the region, or of one that something else writes.
+    /// So many bytes from this one on, for writing; none outside of the region, or of one that something else writes. Of one that a card writes as well they are not to be a card's now.
     pub fn part_mut(&mut self, start: usize, len: usize) -> Option<&mut [u8]> {
         let mapping = self.own.as_mut()?;
         if start.checked_add(len)? > mapping.len() {
             return None;
         }
-        // SAFETY: within the mapping, checked above; `self` is borrowed uniquely, so there is no other slice of it in this process. A card that writes other parts of the
-        // memory touches none of these bytes.
+        // SAFETY: within the mapping, checked above; `self` is borrowed uniquely, so there is no other slice of it in this process. A card that writes the memory as well has not
+        // been lent these bytes, as the caller sees to: what it does all the same is to be taken as what other hardware does to memory.
         Some(unsafe { slice::from_raw_parts_mut(mapping.base().add(start).as_ptr(), len) })
     }
 
     /// All of it, for writing; nothing of one that something else writes. A reader meanwhile finds what it finds.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        let Some(mapping) = &mut self.own else {
+        let Some(mapping) = self.own.as_mut().filter(|_| !self.is_card_written) else {
             return &mut [];
         };
         // SAFETY: as above; `self` is borrowed uniquely, so there is no other slice of it in this process, and no other process can write: the file is sealed

@@ -93,6 +93,9 @@ pub struct Port {
     takes_pieces: bool,
     /// Frames come into memory that others read.
     is_sharing: bool,
+    /// Buffers of that memory that the kernel has, or which lie in its ring, and most of them.
+    lent: u32,
+    lent_max: u32,
 }
 
 impl Port {

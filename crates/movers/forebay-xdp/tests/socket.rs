@@ -10,9 +10,12 @@
 mod frames;
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 
-use forebay_xdp::{Copying, Mode, NotSent, Port, PortConfig, Redirect, Tally, XdpError};
+use forebay_xdp::{
+    Copying, Mode, NotSent, Port, PortConfig, Redirect, SharedBuffers, Tally, XdpError,
+};
 use frames::cable::{self, cable, packet_socket, send};
 use frames::{Made, until};
 
@@ -427,6 +430,48 @@ fn a_queue_has_one_port_at_a_time_and_is_free_again_when_it_is_closed() {
         let other = Port::open("far", 0, &config).unwrap();
         assert!(redirect.steer(&other).is_err());
         drop(first);
+    });
+}
+
+#[test]
+fn frames_come_into_the_buffers_of_a_file_that_were_lent_and_no_more_are_lent_than_may_be() {
+    on_cable(|redirect| {
+        let (config, bytes) = (small(4, 4), 10 * 4_096);
+        let file = rustix::fs::memfd_create("shared", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        rustix::fs::ftruncate(&file, bytes as u64).unwrap();
+        // Half a page, and nothing.
+        for wrong in [2_048, 0] {
+            assert!(SharedBuffers::map(file.as_fd(), wrong, &config).is_err());
+        }
+        let buffers = SharedBuffers::map(file.as_fd(), bytes, &config).unwrap();
+        let mut port = Port::open_shared("near", 0, buffers).unwrap();
+        redirect.steer(&port).unwrap();
+        let lent: Vec<_> = (0..10).rev().filter(|number| port.lend(*number)).collect();
+        assert_eq!(lent, [9, 8, 7, 6]);
+        port.show_lent();
+        send_all(&redirect, &port, 6);
+        assert_eq!(
+            (port.look(), port.receive(9, |_| panic!("visited"))),
+            (4, 0)
+        );
+        let mut came = Vec::new();
+        port.take(9, |arrived| came.push(arrived));
+        let numbers: Vec<_> = came.iter().map(|arrived| arrived.buffer).collect();
+        assert_eq!(numbers, lent, "in the order in which they were lent");
+        for (number, arrived) in (0..).zip(&came) {
+            let mut content = vec![0; arrived.bytes];
+            let at = u64::from(arrived.buffer) * 4_096 + arrived.start as u64;
+            rustix::io::pread(&file, &mut content, at).unwrap();
+            assert!(content == frame(number), "{number}: {arrived:?}");
+        }
+        assert_eq!(told(&port), 6);
+        let buffers = port.buffers();
+        assert_eq!((buffers.shared, buffers.sum()), (10, buffers.total));
+        // One that is here can be lent again, and one that is no buffer cannot.
+        assert_eq!(
+            [9, 9, 10].map(|number| port.lend(number)),
+            [true, false, false]
+        );
     });
 }
 

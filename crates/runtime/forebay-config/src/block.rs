@@ -261,7 +261,9 @@ impl<'p, 'a> Block<'p, 'a> {
         match value.get_ref() {
             DeValue::Integer(integer) => self.in_range(key, value, integer),
             DeValue::String(text) => {
-                let remedy = match amount(text) {
+                // Of `100MB` it cannot be known whether bytes were meant.
+                let is_bytes_of_bits = key.name.ends_with("_bps") && text.contains('B');
+                let remedy = match amount(text).filter(|_| !is_bytes_of_bits) {
                     Some(number) => format!("write {number}"),
                     None => format!("write {}, in digits", key.right()),
                 };

@@ -49,6 +49,7 @@ use self::words::{lost, told};
 use crate::books::{AnswerCounts, Books};
 use crate::config::{ClientSettings, DriverChoice};
 use crate::door::{Caller, Door, say_no};
+use crate::driver::account::InDrops;
 use crate::driver::{CardInDrop, CardWatch, Driver, Flushed, SharedMemory, leaking};
 use crate::error::MuxError;
 use crate::lane::Lane;
@@ -163,6 +164,8 @@ pub(crate) struct Daemon {
     watch: CardWatch,
     /// The card's counts could not be read once.
     lacks_counts: bool,
+    /// What was lost at the card when that was looked at first.
+    lost_before: Option<InDrops>,
     /// The reasons for which frames were lost at the card, and which were told: each once.
     is_loss_told: PerReason<CardInDrop, bool, { CardInDrop::COUNT }>,
     /// Nothing is read of the card before each place has a client: of files, which would be read through before one could come.
@@ -221,6 +224,7 @@ impl Daemon {
             signals: 0,
             watch,
             lacks_counts: false,
+            lost_before: None,
             is_loss_told: PerReason::default(),
             is_early: true,
             leak: Leak::off(),
@@ -398,8 +402,10 @@ impl Daemon {
         // Told once: they are not asked for each time.
         self.lacks_counts |= shown.is_err();
         let (name, longest) = (self.driver.card.name(), self.sizes.frame_bytes_max);
+        // What was lost before the daemon worked is no sign of what it does.
+        let before = *self.lost_before.get_or_insert(*books.lost_in());
         for (why, frames) in books.lost_in().iter() {
-            if frames > 0 && !std::mem::replace(&mut self.is_loss_told[why], true) {
+            if frames > before[why] && !std::mem::replace(&mut self.is_loss_told[why], true) {
                 host.warn(&lost(name, why, frames, longest));
             }
         }
@@ -536,7 +542,7 @@ impl System for MuxPlan {
         let mark = (!is_file).then(|| mark(&card));
         if let Some(None) = mark {
             host.warn(&format!(
-                "another multiplexer has {card} as well: each frame comes to both, and a client of either has it twice if both have its address; end one, or give each addresses of its own"
+                "another multiplexer has {card} as well: with packet sockets each frame comes to both, and where one has the driver xdp, to that one alone; end one of them"
             ));
         }
         let mut books = Books::open(out, &plan, &card, &mut |line| host.warn(line))?;

@@ -20,6 +20,8 @@ use crate::error::MuxError;
 const TAG_BYTES: u32 = 4;
 /// Longest that a packet of a client with a limit waits, unless its file, its rate or its window need more.
 const LIMITED_SOJOURN_US: u64 = 10_000;
+/// The largest bucket that a file can say.
+const BURST_BYTES_MAX: u64 = 1_048_576;
 /// Two frames of the longest that Ethernet takes without a tag.
 const TWO_PACKETS_BITS: u64 = 2 * 1_518 * 8;
 /// Frames of pools have a multiple of so many bytes.
@@ -227,7 +229,7 @@ impl MuxPlan {
     pub(crate) fn small_bursts(&self) -> impl Iterator<Item = String> {
         self.clients.iter().filter_map(|said| {
             let class = self.classes.get(usize::from(said.class))?;
-            let needed_bytes = said.rate_bps? / (8 * 1000);
+            let needed_bytes = (said.rate_bps? / (8 * 1000)).min(BURST_BYTES_MAX);
             let is_small = class.policy == PolicyChoice::TokenBucket
                 && u64::from(said.burst_bytes) < needed_bytes;
             is_small.then(|| {

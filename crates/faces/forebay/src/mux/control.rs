@@ -1,6 +1,8 @@
 //! `forebay mux status` and `forebay mux set`: a multiplexer at work.
 
 use std::collections::BTreeMap;
+use std::error::Error;
+use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -76,7 +78,7 @@ fn look(args: &MuxStatusArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     if apart < Duration::from_millis(100) {
-        bail!("--watch {apart:?}: 100 ms or more");
+        return Err(Words(format!("--watch {apart:?}: 100 ms or more")).into());
     }
     let stop = Stop::of_process()?;
     let mut before = None;
@@ -103,8 +105,15 @@ fn told(done: Result<ExitCode>, format: Format) -> Result<ExitCode> {
     if let (Err(error), Format::Json) = (&done, format) {
         let refused = match error.downcast_ref() {
             Some(AskError::Refused(refused)) => json!(refused),
-            Some(_) => json!({"reason": "no_answer", "text": error.to_string(), "mistakes": []}),
-            None => json!({"reason": "words", "text": error.to_string(), "mistakes": []}),
+            other => {
+                let is_words = error.is::<Words>();
+                let reason = match other {
+                    Some(_) => "no_answer",
+                    None if is_words => "words",
+                    None => "system",
+                };
+                json!({"reason": reason, "text": error.to_string(), "mistakes": []})
+            }
         };
         print_line(json!({ "refused": refused }));
     }
@@ -125,8 +134,24 @@ fn set_all(args: &MuxSetArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What was said cannot be read.
+#[derive(Debug)]
+struct Words(String);
+
+impl fmt::Display for Words {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for Words {}
+
 /// What the words say.
 fn changes(words: &[String]) -> Result<Vec<Change>> {
+    read(words).map_err(|error| Words(error.to_string()).into())
+}
+
+fn read(words: &[String]) -> Result<Vec<Change>> {
     let mut changes: Vec<Change> = Vec::new();
     // The client or class that was named last.
     let mut at = 0;
@@ -175,15 +200,15 @@ fn changes(words: &[String]) -> Result<Vec<Change>> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Vec<Change>> {
+    fn said(text: &str) -> Result<Vec<Change>> {
         let words: Vec<_> = text.split(' ').map(str::to_owned).collect();
         changes(&words)
     }
 
     #[test]
     fn settings_are_of_what_stands_before_them() {
-        let all = read("class 0 policy=priority client a level=1 rate_bps=100M client b level=0");
-        let said: Vec<_> = all
+        let all = said("class 0 policy=priority client a level=1 rate_bps=100M client b level=0");
+        let told: Vec<_> = all
             .unwrap()
             .iter()
             .map(|change| format!("{}: {:?}", change.of, change.keys))
@@ -193,7 +218,7 @@ mod tests {
             r#"client a: {"level": "1", "rate_bps": "100M"}"#,
             r#"client b: {"level": "0"}"#,
         ];
-        assert_eq!(said, expected);
+        assert_eq!(told, expected);
     }
 
     #[test]
@@ -213,7 +238,7 @@ mod tests {
                 "level of client a is said twice",
             ),
         ] {
-            let error = read(words).unwrap_err().to_string();
+            let error = said(words).unwrap_err().to_string();
             assert!(error.contains(told), "{words}: {error}");
         }
     }

@@ -11,7 +11,7 @@ use super::{DriverError, QUEUE, XdpOptions, lock};
 
 /// The memory that a port receives into, and the buffers of it that are lent.
 #[derive(Debug)]
-pub(super) struct Landing {
+pub(super) struct PortBuffers {
     region: Region,
     frame_bytes: usize,
     client_frames: u32,
@@ -24,7 +24,7 @@ pub(super) struct Landing {
     came: Vec<Arrived>,
 }
 
-impl Landing {
+impl PortBuffers {
     /// Opens a port with so many buffers for clients, and as many more as it may have at a time.
     pub(super) fn open(
         interface: &str,
@@ -41,7 +41,7 @@ impl Landing {
         let (region, buffers) = Region::create_with(&spec.name, bytes, |file| {
             Ok::<_, DriverError>(SharedBuffers::map(file, bytes as usize, &options.port)?)
         })?;
-        let port = Port::open_shared(interface, QUEUE, &options.port, buffers)?;
+        let port = Port::open_shared(interface, QUEUE, buffers)?;
         let longest_bytes = port.piece_bytes_max();
         if options.frame_bytes_max > longest_bytes {
             return Err(DriverError::SharedLength {

@@ -124,6 +124,8 @@ impl Port {
             is_zero_copy: false,
             takes_pieces: flags & flag::PIECES != 0,
             is_sharing,
+            lent: 0,
+            lent_max: config.receive_buffers,
             socket,
         };
         port.refill();

@@ -9,9 +9,13 @@ use crate::error::XdpError;
 use crate::sys::umem::{Buffer, Umem};
 use crate::sys::xsk::{CONTINUED, Descriptor};
 
+/// Both sizes of buffers divide it or are it.
+const PAGE_BYTES: usize = 4_096;
+
 /// Memory for a port: buffers of a file, for frames that come, and others behind them, for frames that go.
 #[derive(Debug)]
 pub struct SharedBuffers {
+    config: PortConfig,
     umem: Umem,
     rights: Vec<Buffer>,
 }
@@ -28,16 +32,28 @@ pub struct Arrived {
 }
 
 impl SharedBuffers {
-    /// Maps so many bytes of a file for the kernel to write: whole pages and whole buffers. The file can be sealed against writing through any other mapping then.
+    /// Maps so many bytes of a file, for a port with these settings, for the kernel to write: whole pages and whole buffers, which is a multiple of 4,096. The file can be sealed against
+    /// writing through any other mapping then.
     ///
     /// # Errors
     /// A setting is outside its range, or the kernel refuses.
     pub fn map(file: BorrowedFd<'_>, bytes: usize, config: &PortConfig) -> Result<Self, XdpError> {
         config.validate()?;
+        if bytes == 0 || !bytes.is_multiple_of(PAGE_BYTES) {
+            return Err(no_memory("(shared receive buffers)"));
+        }
         let (sends, each) = (config.send_buffers, config.buffer_bytes);
         let made = Umem::over_file(file.as_raw_fd(), bytes, sends, each);
         let (umem, rights) = made.ok_or_else(|| no_memory("(shared receive buffers)"))?;
-        Ok(Self { umem, rights })
+        Ok(Self {
+            // A frame of several pieces would lie in several buffers: the kernel loses it, and counts that.
+            config: PortConfig {
+                pieces: false,
+                ..*config
+            },
+            umem,
+            rights,
+        })
     }
 }
 
@@ -49,25 +65,25 @@ impl Port {
     pub fn open_shared(
         interface: &str,
         queue: u32,
-        config: &PortConfig,
         buffers: SharedBuffers,
     ) -> Result<Self, XdpError> {
-        // A frame of several pieces would lie in several buffers: the kernel loses it, and counts that.
-        let config = PortConfig {
-            pieces: false,
-            ..*config
-        };
-        Self::open_over((interface, queue), &config, (buffers.umem, buffers.rights))
+        let SharedBuffers {
+            config,
+            umem,
+            rights,
+        } = buffers;
+        Self::open_over((interface, queue), &config, (umem, rights))
     }
 
     /// Lends the kernel a buffer for a frame that comes; false if it is lent, is none of the file, or as many are lent as may be. The kernel sees it after [`show_lent`](Self::show_lent).
     pub fn lend(&mut self, buffer: u32) -> bool {
-        if !self.fill.has_room() {
+        if self.lent == self.lent_max || !self.fill.has_room() {
             return false;
         }
         let Some(address) = self.umem.lend_shared(buffer) else {
             return false;
         };
+        self.lent += 1;
         self.fill.push(address)
     }
 
@@ -91,6 +107,7 @@ impl Port {
                 break;
             };
             let frame = take_back(&mut self.umem, &mut self.counts, &descriptor);
+            self.lent -= u32::from(frame.is_some());
             frame.into_iter().for_each(&mut arrived);
         }
         receiving.ring.give_back();

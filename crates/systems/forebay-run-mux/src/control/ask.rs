@@ -17,7 +17,7 @@ use super::{ANSWER_BYTES_MAX, Answer, Change, Changed, Page, RecordError, Refuse
 /// An answer is waited for so long: longer than the daemon closes its books.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// One that cannot be taken in yet knocks again after so long, in ns.
+/// A connection that finds as many before it as may wait is tried again after so long, in ns.
 const AGAIN_NS: u64 = 10_000_000;
 
 /// Why there is no answer.
@@ -48,7 +48,15 @@ pub enum AskError {
         /// What it did.
         what: &'static str,
     },
-    /// What is asked is longer than a request may be, or what came is no answer.
+    /// What is asked is longer than a request may be.
+    #[error("{}: {source}: say less at once", path.display())]
+    Request {
+        /// The control socket.
+        path: PathBuf,
+        /// What is wrong.
+        source: RecordError,
+    },
+    /// What came is no answer.
     #[error("{}: {source}; is this the control socket (key mux.control) and not that of clients, and of this version?", path.display())]
     Record {
         /// The control socket.
@@ -98,7 +106,10 @@ impl Control {
     /// # Errors
     /// There is none within 10 s, or it is a refusal.
     pub fn ask(&self, request: &Request) -> Result<Answer, AskError> {
-        let record = request.emit().map_err(|source| self.wrong(source))?;
+        let record = request.emit().map_err(|source| AskError::Request {
+            path: self.path.clone(),
+            source,
+        })?;
         // A refusal may be here before a word was said.
         let said = self.socket.send(&record, &[]);
         let until_ns = monotonic_ns() + PATIENCE.as_nanos() as u64;

@@ -41,7 +41,7 @@ pub(super) fn mark(card: &str) -> Option<Mark> {
     }
 }
 
-/// See [`mark`].
+/// A socket, which is held open while this process has the card.
 #[derive(Debug)]
 pub(super) struct Mark(
     #[expect(dead_code, reason = "it is kept, and not used")] Option<UnixListener>,

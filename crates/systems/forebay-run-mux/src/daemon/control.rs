@@ -10,6 +10,8 @@ use forebay_sys::seqpacket::{Arrived, Peer, SeqSocket};
 use serde_json::{Value, json};
 
 use super::Daemon;
+use super::arrivals::ANSWERS;
+use crate::books::AnswerDrop;
 use crate::control::{
     Answer, Change, Changed, PAGE_CLIENTS, REQUEST_BYTES_MAX, Refused, Request, Why, settings_of,
     settings_of_class,
@@ -318,7 +320,7 @@ fn status(daemon: &mut Daemon, first: usize, now_ns: u64) -> Value {
         "uptime_s": now_ns.saturating_sub(daemon.control.begun_ns) as f64 / 1e9,
         "link": link_name(card.link),
         "mtu_bytes": card.mtu_bytes,
-        "drops": drops,
+        "drops": (first == 0).then_some(drops),
         "confined": daemon.confined.map(ConfinedSummary::from),
         "receive_buffers": {"all": plan.settings.receive_buffers, "free": daemon.mux.free_frames()},
         "frames_in": daemon.mux.frames().came.items,
@@ -374,10 +376,12 @@ fn drops_before_clients(daemon: &mut Daemon) -> BTreeMap<String, u64> {
     let went = send.counts().map(|counts| counts.dropped);
     let (came, went) = (came.unwrap_or_default(), went.unwrap_or_default());
     let frames = daemon.mux.frames().dropped;
-    let answers = ("mux_answer.card".to_owned(), daemon.answers.dropped.items);
-    let all = at("mux_card_in", came.iter()).chain(at("mux_card_out", went.iter()));
+    let ([card_in, card_out], [classify, ..]) = (crate::driver::HOPS, forebay_mux::HOPS);
+    let answers = format!("{ANSWERS}.{}", AnswerDrop::Card.name());
+    let answers = (answers, daemon.answers.dropped.items);
+    let all = at(card_in, came.iter()).chain(at(card_out, went.iter()));
     let all = all.chain(at(
-        "mux_classify",
+        classify,
         frames.iter().map(|(why, lost)| (why, lost.items)),
     ));
     let all = all.chain([answers]);

@@ -34,8 +34,11 @@ pub(super) fn lost(name: &str, why: CardInDrop, frames: u64, longest: u32) -> St
             "came faster than the daemon took them: `cpu` and `real_time` give it more of the host"
                 .to_owned()
         }
-        CardInDrop::NoBuffer | CardInDrop::Cut | CardInDrop::Disbelieved => {
-            "could not be received whole".to_owned()
+        CardInDrop::NoBuffer => {
+            "came faster than the daemon gave buffers back, or are longer than one: `cpu` and `real_time` give it more of the host, and a shorter MTU at the other end shorter frames".to_owned()
+        }
+        CardInDrop::Cut | CardInDrop::Disbelieved => {
+            "were not given whole by the kernel or the capture: report it, with what `forebay doctor` says of the host".to_owned()
         }
     };
     let reason = why.name();

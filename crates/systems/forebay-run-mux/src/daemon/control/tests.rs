@@ -168,7 +168,10 @@ fn of_settings_of_which_one_is_wrong_none_is_set() {
             (client("a"), "queue", "2"),
             "queue = 2: it is less than the 16 frames that the client is guaranteed",
         ),
-        ((client("a"), "rate_bps", "10MB"), "it is a text"),
+        (
+            (client("a"), "rate_bps", "10MB"),
+            "write an integer from 8000 to 1000000000000, in digits",
+        ),
         ((client("a"), "sojourn_max_us", "soon"), "in digits"),
         ((client("a"), "slot_us", "5"), "add class 0 policy=tdm"),
         ((client("z"), "queue", "8"), "a, b"),
