@@ -197,6 +197,13 @@ fn a_tie_is_refused_and_names_both_rules() {
         ..Rule::of(B)
     };
     assert!(Classifier::new(&[one, six], &[]).is_ok());
+    // The first bit of an address counts as any other.
+    let [first, second] = [("fd00::", A), ("7d00::", B)].map(|(address, client)| Rule {
+        destination: Some(Prefix::new(address.parse().unwrap(), 8).unwrap()),
+        ..Rule::of(client)
+    });
+    assert!(Classifier::new(&[first, second], &[]).is_ok());
+    assert_eq!(error.clients(), [A, B]);
 }
 
 #[test]
@@ -209,6 +216,8 @@ fn rules_that_make_no_sense_are_refused() {
         ..rule
     };
     assert_eq!(refused(group), RuleError::Group { rule: group });
+    assert_eq!(refused(group).clients(), [A]);
+    assert_eq!(refused(rule).clients(), [A]);
     let vlan = Rule {
         vlan: Some(4095),
         ..rule
