@@ -105,7 +105,7 @@ impl Landing {
         let room = room.unwrap_or_default();
         let landed = match fill(room) {
             None => Landed::Nothing,
-            Some(bytes) if bytes > self.frame_bytes_max || bytes > room.len() => Landed::TooLong,
+            Some(bytes) if bytes > self.frame_bytes_max => Landed::TooLong,
             Some(bytes) => Landed::Frame(bytes as u32),
         };
         self.buffer = match landed {
@@ -113,5 +113,18 @@ impl Landing {
             Landed::TooLong | Landed::Nothing => Some(buffer),
         };
         landed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_has_room_for_a_byte_more_than_a_frame_has() {
+        for (longest, wanted) in [(1_518, 1_536), (1_535, 1_536), (1_536, 1_600)] {
+            let (_, memory) = Landing::make(2, longest).unwrap();
+            assert_eq!(memory.frame_bytes, wanted, "{longest}");
+        }
     }
 }

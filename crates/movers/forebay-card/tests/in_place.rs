@@ -9,6 +9,7 @@
 mod worlds;
 
 use std::collections::VecDeque;
+use std::fs::File;
 
 use forebay_card::{CardInDrop, Desk, DriverError, xdp};
 use forebay_mux::ClientId;
@@ -40,6 +41,10 @@ impl Keeper {
             guaranteed_frames: FRAMES,
         };
         pool.add_client(CLIENT, share).unwrap();
+        let frames = u64::from(FRAMES + shared.card_frames);
+        let wanted = (frames * u64::from(shared.frame_bytes)).next_multiple_of(4_096);
+        let file = File::from(shared.reader.try_clone().unwrap());
+        assert_eq!(file.metadata().unwrap().len(), wanted);
         Self {
             pool,
             memory: PeerRegion::map(&shared.reader).unwrap(),
@@ -248,11 +253,13 @@ fn a_port_has_no_frame_without_a_buffer_and_takes_each_that_it_is_lent() {
             assert_eq!((counts.residual(), counts.held), (0, 0), "{counts:?}");
             drop(world.driver);
             // Frames that a buffer has no room for.
-            let options = xdp::XdpOptions {
-                frame_bytes_max: 3_841,
+            let mut options = xdp::XdpOptions {
+                frame_bytes_max: 3_840,
                 shared_frames: Some(FRAMES),
                 ..xdp::XdpOptions::default()
             };
+            drop(xdp::open("near", &options).unwrap());
+            options.frame_bytes_max = 3_841;
             let refused = xdp::open("near", &options).unwrap_err();
             let names = matches!(&refused, DriverError::SharedLength { interface, frame_bytes_max: 3_841, longest_bytes: 3_840 } if interface == "near");
             assert!(names, "{refused}");

@@ -439,8 +439,8 @@ fn frames_come_into_the_buffers_of_a_file_that_were_lent_and_no_more_are_lent_th
         let (config, bytes) = (small(4, 4), 10 * 4_096);
         let file = rustix::fs::memfd_create("shared", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         rustix::fs::ftruncate(&file, bytes as u64).unwrap();
-        // Half a page, and nothing.
-        for wrong in [2_048, 0] {
+        // A page and a half, and nothing.
+        for wrong in [6_144, 0] {
             assert!(SharedBuffers::map(file.as_fd(), wrong, &config).is_err());
         }
         let buffers = SharedBuffers::map(file.as_fd(), bytes, &config).unwrap();
