@@ -197,13 +197,16 @@ fn a_port_is_of_its_queue_and_a_program_that_is_taken_off_sees_no_more() {
         let (wide, _) = packet_socket("wide", libc::ETH_P_ALL as u16);
         let seen = |redirect: &Redirect| {
             let of_queue = |queue| redirect.steered(queue).unwrap();
-            [0, 1]
-                .map(of_queue)
-                .map(|of| of.redirected.frames + of.passed.frames)
+            let all = [0, 1].map(of_queue);
+            all.map(|of| of.redirected.frames + of.passed.frames)
+                .iter()
+                .sum::<u64>()
         };
+        let mut sent = 0;
         until("a frame that the program sees", || {
             send(&broad, &frame(1));
-            seen(&redirect) != [0, 0]
+            sent += 1;
+            seen(&redirect) != 0
         });
         redirect.detach();
         assert!(!redirect.is_attached().unwrap());
@@ -213,11 +216,10 @@ fn a_port_is_of_its_queue_and_a_program_that_is_taken_off_sees_no_more() {
                 cable::received(&wide).contains(&frame(number))
             });
         };
-        // A run of the program that was under way is over behind the first one.
-        goes_by(76);
-        let before = seen(&redirect);
-        goes_by(77);
-        assert_eq!(seen(&redirect), before);
+        // What was sent before may be seen late, on either queue; of more than that none is.
+        (0..=sent as u16).for_each(|number| goes_by(76 + number));
+        let seen = seen(&redirect);
+        assert!(seen <= sent, "{seen} of {sent}");
     });
 }
 
