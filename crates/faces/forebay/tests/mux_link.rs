@@ -9,14 +9,13 @@
 mod rig;
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
-use forebay_client::{Client, Woken};
+use forebay_client::Client;
 use forebay_link::packet::{FrameBatch, SendPort};
 use forebay_sys::netlink::links;
-use forebay_testing::wire::{carries, is_inside, lay, sh};
+use forebay_testing::wire::{carries, is_on_wire, sh};
+use rig::at_card::{client, daemon, file, next_frame};
 use rig::{Run, forebay, number, signal, start, wait_for};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -34,24 +33,10 @@ struct World {
 }
 
 impl World {
-    fn new(driver: &str) -> Self {
+    fn new() -> Self {
         let folder = TempDir::new().unwrap();
-        let uid = fs::metadata("/proc/self").unwrap().uid();
-        let text = format!(
-            "[mux]\ninterface = \"far\"\ndriver = \"{driver}\"\nsocket = \"{0}/socket\"\ndirectory = \"{0}/out\"\n\
-             [[clients]]\nname = \"one\"\nuid = {uid}\nmac = \"02:00:00:00:00:01\"\n",
-            folder.path().display()
-        );
-        let file = folder.path().join("mux.toml");
-        fs::write(&file, text).unwrap();
-        let run = start(
-            forebay()
-                .args(["mux", "run", "--format", "json"])
-                .arg(&file),
-        );
-        let client = wait_for("the place", || {
-            Client::connect(&folder.path().join("socket"), "one", LONG).ok()
-        });
+        let run = daemon(&file(folder.path(), ""));
+        let client = client(folder.path());
         Self {
             folder,
             run,
@@ -69,12 +54,8 @@ impl World {
             batch.push(bytes);
         }
         assert_eq!(port.send(&batch, 0..FRAMES).frames, FRAMES);
-        let mut came = Vec::new();
         for number in 0..FRAMES {
-            while !self.client.receive_into(&mut came).unwrap() {
-                let woken = self.client.wait(Instant::now() + LONG).unwrap();
-                assert_ne!(woken, Woken::Due, "{number}: {}", self.run.said());
-            }
+            let came = next_frame(&mut self.client);
             assert!(came == frame(1, number, bytes), "{number}");
         }
         self.client.flush();
@@ -154,12 +135,10 @@ fn drops(json: &Value) -> BTreeMap<&str, u64> {
 
 #[test]
 fn a_link_goes_down_and_up_and_each_packet_is_sent_or_lost_by_name() {
-    if !is_inside("a_link_goes_down_and_up_and_each_packet_is_sent_or_lost_by_name") {
+    if !is_on_wire("a_link_goes_down_and_up_and_each_packet_is_sent_or_lost_by_name") {
         return;
     }
-    lay();
-    carries();
-    let mut world = World::new("packet");
+    let mut world = World::new();
     world.come(100);
     world.go(100);
     world.arrived(FRAMES);
@@ -196,17 +175,15 @@ fn a_link_goes_down_and_up_and_each_packet_is_sent_or_lost_by_name() {
 
 #[test]
 fn longer_packets_go_where_the_card_takes_them_and_are_lost_by_name_where_it_does_no_more() {
-    if !is_inside(
+    if !is_on_wire(
         "longer_packets_go_where_the_card_takes_them_and_are_lost_by_name_where_it_does_no_more",
     ) {
         return;
     }
-    lay();
-    carries();
     for end in ["near", "far"] {
         sh(&format!("ip link set {end} mtu 9000"));
     }
-    let mut world = World::new("packet");
+    let mut world = World::new();
     for bytes in [100, 9_014] {
         world.come(bytes);
         world.go(bytes);
@@ -249,23 +226,21 @@ fn longer_packets_go_where_the_card_takes_them_and_are_lost_by_name_where_it_doe
 
 #[test]
 fn a_second_multiplexer_of_a_card_is_warned() {
-    if !is_inside("a_second_multiplexer_of_a_card_is_warned") {
+    if !is_on_wire("a_second_multiplexer_of_a_card_is_warned") {
         return;
     }
-    lay();
-    carries();
     const TWO: &str = "another multiplexer has far as well";
-    let first = World::new("packet");
-    let second = World::new("packet");
+    let first = World::new();
+    let second = World::new();
     second.told(TWO);
     assert!(!first.run.said().contains(TWO), "{}", first.run.said());
     first.end();
     second.end();
     // The mark goes with its process, however that ends.
-    let third = World::new("packet");
+    let third = World::new();
     assert!(signal("KILL", third.run.pid()));
     drop(third.run.end());
-    let last = World::new("packet");
+    let last = World::new();
     assert!(signal("INT", last.run.pid()));
     let last = last.run.end();
     assert_eq!(last.code(), Some(0), "{}", last.stderr);
@@ -274,12 +249,10 @@ fn a_second_multiplexer_of_a_card_is_warned() {
 
 #[test]
 fn a_card_that_is_taken_away_ends_the_daemon_whose_books_close() {
-    if !is_inside("a_card_that_is_taken_away_ends_the_daemon_whose_books_close") {
+    if !is_on_wire("a_card_that_is_taken_away_ends_the_daemon_whose_books_close") {
         return;
     }
-    lay();
-    carries();
-    let mut world = World::new("packet");
+    let mut world = World::new();
     world.come(100);
     world.go(100);
     world.arrived(FRAMES);

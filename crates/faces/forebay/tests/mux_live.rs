@@ -8,42 +8,19 @@
 mod rig;
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use forebay_client::{Client, ClientError, Woken};
 use forebay_link::packet::{FrameBatch, SendPort};
 use forebay_run_mux::driver::packet::{self, PacketOptions};
-use forebay_testing::wire::{carries, is_inside, lay};
+use forebay_testing::wire::is_on_wire;
+use rig::at_card::{client, daemon, file, next_frame};
 use rig::{Run, forebay, signal, start, wait_for};
 use serde_json::Value;
 use tempfile::TempDir;
 
 const LONG: Duration = Duration::from_secs(30);
 const FRAMES: usize = 20;
-
-fn file(folder: &Path) -> String {
-    let uid = fs::metadata("/proc/self").unwrap().uid();
-    let text = format!(
-        "[mux]\ninterface = \"far\"\nsocket = \"{0}/socket\"\ndirectory = \"{0}/out\"\n\
-         [[clients]]\nname = \"one\"\nuid = {uid}\nmac = \"02:00:00:00:00:01\"\n",
-        folder.display()
-    );
-    let path = folder.join("mux.toml");
-    fs::write(&path, text).unwrap();
-    path.display().to_string()
-}
-
-fn daemon(file: &str) -> Run {
-    start(forebay().args(["mux", "run", file, "--format", "json"]))
-}
-
-fn client(folder: &Path) -> Client {
-    wait_for("the place", || {
-        Client::connect(&folder.join("socket"), "one", LONG).ok()
-    })
-}
 
 /// Sends frames to the client, which takes all of them.
 fn give(client: &mut Client) {
@@ -56,25 +33,19 @@ fn give(client: &mut Client) {
         batch.push(100);
     }
     assert_eq!(port.send(&batch, 0..FRAMES).frames, FRAMES);
-    let mut frame = Vec::new();
     for number in 0..FRAMES {
-        while !client.receive_into(&mut frame).unwrap() {
-            assert_ne!(client.wait(Instant::now() + LONG).unwrap(), Woken::Due);
-        }
-        assert_eq!(frame[14..], [number as u8; 86]);
+        assert_eq!(next_frame(client)[14..], [number as u8; 86]);
     }
     client.flush();
 }
 
 #[test]
 fn a_client_of_a_daemon_that_is_killed_comes_again_to_the_next_one() {
-    if !is_inside("a_client_of_a_daemon_that_is_killed_comes_again_to_the_next_one") {
+    if !is_on_wire("a_client_of_a_daemon_that_is_killed_comes_again_to_the_next_one") {
         return;
     }
-    lay();
-    carries();
     let folder = TempDir::new().unwrap();
-    let file = file(folder.path());
+    let file = file(folder.path(), "");
     let run = daemon(&file);
     let mut before = client(folder.path());
     give(&mut before);
@@ -125,15 +96,11 @@ fn frame(number: usize) -> Vec<u8> {
 
 #[test]
 fn packets_of_a_trusted_client_arrive_byte_for_byte_and_the_books_close() {
-    if !is_inside("packets_of_a_trusted_client_arrive_byte_for_byte_and_the_books_close") {
+    if !is_on_wire("packets_of_a_trusted_client_arrive_byte_for_byte_and_the_books_close") {
         return;
     }
-    lay();
-    carries();
     let folder = TempDir::new().unwrap();
-    let file = file(folder.path());
-    let text = fs::read_to_string(&file).unwrap();
-    fs::write(&file, format!("{text}trusted = true\n")).unwrap();
+    let file = file(folder.path(), "trusted = true\n");
     let mut far = packet::open("near", &PacketOptions::default()).unwrap();
     let run = daemon(&file);
     let mut client = client(folder.path());
@@ -169,16 +136,12 @@ fn packets_of_a_trusted_client_arrive_byte_for_byte_and_the_books_close() {
 
 #[test]
 fn frames_to_groups_come_to_the_client_that_asks_for_those() {
-    if !is_inside("frames_to_groups_come_to_the_client_that_asks_for_those") {
+    if !is_on_wire("frames_to_groups_come_to_the_client_that_asks_for_those") {
         return;
     }
-    lay();
-    carries();
     let folder = TempDir::new().unwrap();
-    let file = file(folder.path());
-    let text = fs::read_to_string(&file).unwrap();
     let groups = "groups = [\"239.1.2.3\", \"ff02::1:2345\", \"01:80:c2:00:00:0e\"]\n";
-    fs::write(&file, format!("{text}{groups}")).unwrap();
+    let file = file(folder.path(), groups);
     let run = daemon(&file);
     let mut client = client(folder.path());
     let asked = [
@@ -202,12 +165,8 @@ fn frames_to_groups_come_to_the_client_that_asks_for_those() {
         batch.push(100);
     }
     assert_eq!(port.send(&batch, 0..7).frames, 7);
-    let mut frame = Vec::new();
     for to in asked {
-        while !client.receive_into(&mut frame).unwrap() {
-            assert_ne!(client.wait(Instant::now() + LONG).unwrap(), Woken::Due);
-        }
-        assert_eq!(frame[..6], to);
+        assert_eq!(next_frame(&mut client)[..6], to);
     }
     drop(client);
     assert!(signal("INT", run.pid()));
@@ -222,7 +181,7 @@ fn frames_to_groups_come_to_the_client_that_asks_for_those() {
 #[test]
 fn what_cannot_be_shared_is_told_with_its_place() {
     let folder = TempDir::new().unwrap();
-    let file = file(folder.path());
+    let file = file(folder.path(), "");
     let text = fs::read_to_string(&file).unwrap();
     let two = text.replace("far", "no_such_card");
     let another = "[[clients]]\nname = \"two\"\nuid = 1\nmac = \"02:00:00:00:00:02\"\n";

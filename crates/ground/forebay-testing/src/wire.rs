@@ -92,6 +92,20 @@ pub fn lead() {
     carries();
 }
 
+/// Whether this process is in a namespace of its own, with a wire that carries. If not, the test named runs in one, as [`is_inside`] has it.
+///
+/// # Panics
+/// The test fails there, or there is no such wire.
+#[must_use]
+pub fn is_on_wire(test: &str) -> bool {
+    let is_inside = is_inside(test);
+    if is_inside {
+        lay();
+        carries();
+    }
+    is_inside
+}
+
 /// Whether this process is in a namespace of its own, with a wire that [leads](lead) to `far`. If not, the test named runs in one, as [`is_inside`] has it.
 ///
 /// # Panics

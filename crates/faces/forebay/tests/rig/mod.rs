@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test target uses a part of it")]
 
+pub(crate) mod at_card;
 pub(crate) mod at_far;
 pub(crate) mod below;
 pub(crate) mod blocks;
