@@ -271,11 +271,18 @@ fn options(args: &MuxBenchArgs) -> Result<Options> {
             sizes.end()
         );
     }
+    let clients: Vec<_> = (0..count).map(client).collect();
+    let guaranteed: u32 = clients.iter().map(|client| client.guarantee).sum();
+    if let Some(buffers) = args.receive_buffers.filter(|buffers| *buffers < guaranteed) {
+        bail!(
+            "--receive-buffers {buffers}: the clients are guaranteed {guaranteed} of them; give as many or more, or less by --guarantee"
+        );
+    }
     Ok(Options {
         program: std::env::current_exe().context("finding this program")?,
         workload: args.workload.workload(),
         policy: args.policy,
-        clients: (0..count).map(client).collect(),
+        clients,
         is_raw: args.raw,
         size_bytes: usize::from(size),
         duration: args.duration,

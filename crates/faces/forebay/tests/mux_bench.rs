@@ -260,6 +260,10 @@ fn what_cannot_be_is_told() {
         (&["--client-limit", "C=100M"][..], "no client C"),
         (&["--wire-rate", "100k"], "1M at least"),
         (
+            &["--clients", "2", "--receive-buffers", "31"],
+            "the clients are guaranteed 32 of them",
+        ),
+        (
             &["--guarantee", "B=600"],
             "its queue has 512 frames; give 512 or less, or --rx-queue B=600",
         ),
