@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use forebay_client::protocol::Reason as No;
-use forebay_ledger::{Condition, DropReason, Leak, PerReason, Reason, Taint, TaintKind};
+use forebay_ledger::{Condition, Leak, Reason, Taint, TaintKind};
 use forebay_mux::account::ClientCounts;
 use forebay_mux::buffers::BufferId;
 use forebay_mux::transmit::Packet;
@@ -50,7 +50,7 @@ use crate::books::{AnswerCounts, Books};
 use crate::config::{ClientSettings, DriverChoice};
 use crate::door::{Caller, Door, say_no};
 use crate::driver::account::InDrops;
-use crate::driver::{CardInDrop, CardWatch, Driver, Flushed, SharedMemory, leaking};
+use crate::driver::{CardWatch, Driver, Flushed, SharedMemory, leaking};
 use crate::error::MuxError;
 use crate::lane::Lane;
 use crate::plan::{MuxPlan, Sizes};
@@ -164,10 +164,8 @@ pub(crate) struct Daemon {
     watch: CardWatch,
     /// The card's counts could not be read once.
     lacks_counts: bool,
-    /// What was lost at the card when that was looked at first.
-    lost_before: Option<InDrops>,
-    /// The reasons for which frames were lost at the card, and which were told: each once.
-    is_loss_told: PerReason<CardInDrop, bool, { CardInDrop::COUNT }>,
+    /// So many frames may be lost at the card for each reason without a word: those of the first look, and any number once a loss was told.
+    lost_untold: Option<InDrops>,
     /// Nothing is read of the card before each place has a client: of files, which would be read through before one could come.
     is_early: bool,
     /// What vanishes on purpose, of the responder's answers; card and engine have their own.
@@ -224,8 +222,7 @@ impl Daemon {
             signals: 0,
             watch,
             lacks_counts: false,
-            lost_before: None,
-            is_loss_told: PerReason::default(),
+            lost_untold: None,
             is_early: true,
             leak: Leak::off(),
             plan,
@@ -403,9 +400,10 @@ impl Daemon {
         self.lacks_counts |= shown.is_err();
         let (name, longest) = (self.driver.card.name(), self.sizes.frame_bytes_max);
         // What was lost before the daemon worked is no sign of what it does.
-        let before = *self.lost_before.get_or_insert(*books.lost_in());
+        let untold = self.lost_untold.get_or_insert(*books.lost_in());
         for (why, frames) in books.lost_in().iter() {
-            if frames > before[why] && !std::mem::replace(&mut self.is_loss_told[why], true) {
+            if frames > untold[why] {
+                untold[why] = u64::MAX;
                 host.warn(&lost(name, why, frames, longest));
             }
         }

@@ -299,7 +299,8 @@ fn apply(
 
 /// How it stands, with the clients from this number on.
 fn status(daemon: &mut Daemon, first: usize, now_ns: u64) -> Value {
-    let (card, drops) = (daemon.driver.card.look(), drops_before_clients(daemon));
+    let card = daemon.driver.card.look();
+    let drops = (first == 0).then(|| drops_before_clients(daemon));
     let plan = &daemon.plan;
     let places = plan.places().skip(first).take(PAGE_CLIENTS);
     let clients: Vec<_> = places
@@ -320,7 +321,7 @@ fn status(daemon: &mut Daemon, first: usize, now_ns: u64) -> Value {
         "uptime_s": now_ns.saturating_sub(daemon.control.begun_ns) as f64 / 1e9,
         "link": link_name(card.link),
         "mtu_bytes": card.mtu_bytes,
-        "drops": (first == 0).then_some(drops),
+        "drops": drops,
         "confined": daemon.confined.map(ConfinedSummary::from),
         "receive_buffers": {"all": plan.settings.receive_buffers, "free": daemon.mux.free_frames()},
         "frames_in": daemon.mux.frames().came.items,
@@ -363,40 +364,37 @@ const fn link_name(link: Link) -> &'static str {
     }
 }
 
+/// Losses of a place, by its name and the reason.
+fn at<R: DropReason>(
+    place: &str,
+    lost: impl Iterator<Item = (R, u64)>,
+) -> impl Iterator<Item = (String, u64)> {
+    lost.map(move |(why, lost)| (format!("{place}.{}", why.name()), lost))
+}
+
 /// Losses that are no client's, by place and reason: at the card, of frames for nobody, and of answers. What a card does not tell now is not there.
 fn drops_before_clients(daemon: &mut Daemon) -> BTreeMap<String, u64> {
-    fn at<R: DropReason>(
-        place: &str,
-        lost: impl Iterator<Item = (R, u64)>,
-    ) -> impl Iterator<Item = (String, u64)> {
-        lost.map(move |(why, lost)| (format!("{place}.{}", why.name()), lost))
-    }
     let Driver { receive, send, .. } = &mut daemon.driver;
     let came = receive.counts().map(|counts| counts.dropped);
     let went = send.counts().map(|counts| counts.dropped);
     let (came, went) = (came.unwrap_or_default(), went.unwrap_or_default());
-    let frames = daemon.mux.frames().dropped;
+    let frames = daemon.mux.frames().dropped.map(|lost| lost.items);
     let ([card_in, card_out], [classify, ..]) = (crate::driver::HOPS, forebay_mux::HOPS);
     let answers = format!("{ANSWERS}.{}", AnswerDrop::Card.name());
     let answers = (answers, daemon.answers.dropped.items);
     let all = at(card_in, came.iter()).chain(at(card_out, went.iter()));
-    let all = all.chain(at(
-        classify,
-        frames.iter().map(|(why, lost)| (why, lost.items)),
-    ));
-    let all = all.chain([answers]);
+    let all = all.chain(at(classify, frames.iter())).chain([answers]);
     all.filter(|(_, lost)| *lost > 0).collect()
 }
 
 /// Losses by place and reason.
 fn drops(counts: &ClientCounts<'_>) -> BTreeMap<String, u64> {
-    let delivery = counts.delivery.dropped.iter();
-    let delivery = delivery.map(|(why, lost)| (format!("mux_deliver.{}", why.name()), lost.items));
-    let transmit = counts.transmit.dropped.iter();
-    let transmit = transmit.map(|(why, lost)| (format!("mux_transmit.{}", why.name()), lost.items));
+    let delivery = counts.delivery.dropped.map(|lost| lost.items);
+    let transmit = counts.transmit.dropped.map(|lost| lost.items);
     let gone = counts.receive.reclaimed.items;
     let receive = ("mux_receive.client_gone".to_owned(), gone);
-    let all = delivery.chain(transmit).chain([receive]);
+    let all = at("mux_deliver", delivery.iter()).chain(at("mux_transmit", transmit.iter()));
+    let all = all.chain([receive]);
     all.filter(|(_, lost)| *lost > 0).collect()
 }
 
